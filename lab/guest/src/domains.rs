@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use steward_lab_guest::Domain;
 
+use crate::group::Group;
 use crate::scheduler::wait;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -15,6 +16,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 const STEWARDS: &str = "steward.";
 const CLIENT: &str = "/usr/bin/steward";
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+const END_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The directory of a domain's cgroup.
 pub fn directory(path: &str) -> PathBuf {
@@ -53,6 +55,26 @@ pub fn make(domains: &[Domain]) -> Result<()> {
         }
         if !domain.policy.is_empty() {
             tell_steward("set", domain)?;
+        }
+    }
+    Ok(())
+}
+
+/// Kills what programs have left in domains of Steward's: what runs in the background is in none of the programs' groups,
+/// and would be beside the next run.
+///
+/// # Errors
+/// When something survives.
+pub fn end_programs() -> Result<()> {
+    let directories = fs::read_dir(CGROUPS).with_context(|| format!("cannot list {CGROUPS}"))?;
+    for directory in directories.flatten() {
+        let path = directory.path();
+        if directory.file_name().to_string_lossy().starts_with(STEWARDS)
+            && let Err(error) = Group::at(path.clone()).kill(END_PATIENCE)
+            // The daemon removes one when nobody is in it any more.
+            && path.exists()
+        {
+            return Err(error);
         }
     }
     Ok(())

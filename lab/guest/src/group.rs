@@ -34,6 +34,11 @@ impl Group {
         Ok(Group { path })
     }
 
+    /// One that is there already.
+    pub fn at(path: PathBuf) -> Group {
+        Group { path }
+    }
+
     /// Writes into files of the group.
     ///
     /// # Errors

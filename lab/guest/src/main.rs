@@ -145,6 +145,7 @@ fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
         findings.add(running.stop());
         report(index, running, records)?;
     }
+    findings.add(domains::end_programs());
     programs.into_iter().for_each(|running| running.group.remove());
     findings.add(domains::remove(&run.domains));
     if let Some(daemon) = daemon {
