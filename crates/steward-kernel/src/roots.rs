@@ -55,8 +55,8 @@ pub fn read(path: &Path) -> Result<String, KernelError> {
     }
 }
 
-/// What was read, as text. Nearly always it is: that is found out many bytes at a time, and what is not is looked for only
-/// then.
+/// What was read, as text. Nearly always it is: that is found out many bytes at a time, and what is not is looked for
+/// only then.
 pub(crate) fn text_of(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

@@ -242,8 +242,8 @@ pub(crate) fn map_array<T>(map: &impl MapCore, entries: usize) -> io::Result<*co
 /// Keeps this process from writing to a variable of the program that has a section of its own: libbpf maps those to be
 /// written as well.
 pub(crate) fn only_read<T>(variable: *const T) -> io::Result<()> {
-    // SAFETY: the section begins with the variable, at the beginning of a page, and nothing else lies in its pages. Nobody
-    // here writes to it.
+    // SAFETY: the section begins with the variable, at the beginning of a page, and nothing else lies in its pages.
+    // Nobody here writes to it.
     match unsafe { libc::mprotect(variable.cast_mut().cast(), size_of::<T>(), libc::PROT_READ) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

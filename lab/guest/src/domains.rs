@@ -60,8 +60,8 @@ pub fn make(domains: &[Domain]) -> Result<()> {
     Ok(())
 }
 
-/// Kills what programs have left in domains of Steward's: what runs in the background is in none of the programs' groups,
-/// and would be beside the next run.
+/// Kills what programs have left in domains of Steward's: what runs in the background is in none of the programs'
+/// groups, and would be beside the next run.
 ///
 /// # Errors
 /// When something survives.

@@ -278,7 +278,8 @@ find_cpu:
 		preempt_later(p, t, cpu, now_ns);
 }
 
-/* Whether best-effort work runs here that nothing else waits for, and that may go on. Mostly others of its domain wait. */
+/* Whether best-effort work runs here that nothing else waits for, and that may go on. Mostly others of its domain
+ * wait. */
 static __always_inline bool runs_alone(struct cpu_run *run, u32 cpu)
 {
 	struct domain_table *table = domains();
