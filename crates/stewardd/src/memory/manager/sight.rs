@@ -22,6 +22,7 @@ use super::orders::Orders;
 use super::uses::{Permit, Uses};
 use super::watched::Watched;
 use crate::memory::sharing::FileUses;
+use crate::turn::clock;
 
 /// How often it is asked whether there are other cgroups, in nanoseconds.
 const LIST_NS: u64 = 1_000_000_000;
@@ -35,6 +36,10 @@ const LIMITS_NS: u64 = 5_000_000_000;
 /// in bytes: it is the dearest of the files.
 const STANDING_NS: u64 = 1_000_000_000;
 const STANDING_BYTES: u64 = 1 << 20;
+/// What is known of the machine's zones is read again when so many times as long has passed as that takes, and at the
+/// latest after so long, in nanoseconds.
+const ZONES_COST_PART: u64 = 200;
+const ZONES_KEPT_NS: u64 = 5_000_000_000;
 /// Of no more cgroups than this a file is kept open: others need descriptors, too.
 const OPEN_MAX: usize = 1024;
 /// Less than this that is charged to one and to nobody below it is the kernel's, or nobody's any more, in bytes.
@@ -137,6 +142,20 @@ pub(super) struct Reclaimed<'turns> {
     pub(super) in_hand_bytes: &'turns BTreeMap<u64, u64>,
 }
 
+/// What `/proc/zoneinfo` said last. It names each CPU in each zone, so that it is long where there are many.
+struct KnownZones {
+    zones: Zones,
+    read_at_ns: u64,
+    cost_ns: u64,
+}
+
+impl KnownZones {
+    fn is_old(&self, now_ns: u64) -> bool {
+        let for_ns = self.cost_ns.saturating_mul(ZONES_COST_PART).min(ZONES_KEPT_NS);
+        now_ns.saturating_sub(self.read_at_ns) >= for_ns
+    }
+}
+
 /// What was seen at one look.
 pub(super) struct View {
     pub(super) machine: Machine,
@@ -149,6 +168,7 @@ pub(super) struct Sight {
     tree: CgroupTree,
     roots: Roots,
     usage: Option<KeptUsage>,
+    zones: Option<KnownZones>,
     /// Those that were made first come first, so parents before children.
     groups: Vec<Group>,
     listed_at_ns: Option<u64>,
@@ -179,6 +199,7 @@ impl Sight {
             tree,
             roots: roots.clone(),
             usage: KeptUsage::open(roots).ok(),
+            zones: None,
             groups: Vec::new(),
             listed_at_ns: None,
             asked_at_ns: None,
@@ -201,6 +222,19 @@ impl Sight {
     fn usage(&self) -> Result<MachineMemory, KernelError> {
         let kept = self.usage.as_ref().and_then(|kept| kept.read().ok());
         kept.map_or_else(|| machine::usage(&self.roots), Ok)
+    }
+
+    /// Read anew where that takes no more than a 200th of a CPU; watermarks change seldom, and what is in the lists of
+    /// the CPUs is little.
+    fn zones(&mut self, now_ns: u64) -> Result<Zones, KernelError> {
+        if let Some(known) = self.zones.as_ref().filter(|known| !known.is_old(now_ns)) {
+            return Ok(known.zones);
+        }
+        let began_ns = clock::cpu_time_ns();
+        let zones = machine::zones(&self.roots)?;
+        let cost_ns = clock::cpu_time_ns().saturating_sub(began_ns);
+        self.zones = Some(KnownZones { zones, read_at_ns: now_ns, cost_ns });
+        Ok(zones)
     }
 
     /// What is on the way to the disk, in bytes; nothing where that cannot be read.
@@ -348,7 +382,7 @@ impl Sight {
         for (group, claimed_bytes) in self.groups.iter_mut().zip(&claimed_bytes) {
             group.charged_bytes = *claimed_bytes;
         }
-        let machine = machine_seen(&self.usage()?, &machine::zones(&self.roots)?);
+        let machine = machine_seen(&self.usage()?, &self.zones(now_ns)?);
         self.uses.find_out(now_ns, orders.used_from, &self.roots);
         let is_tried = self.source() == Source::RefaultsAndPressure;
         let (known, has_children) = (std::mem::take(&mut self.periods), self.has_children());

@@ -117,6 +117,21 @@ fn what_the_loop_costs_with_200_domains_and_20_gb_is_measured_and_its_reads_are_
     assert!(bytes / LOOKS < 60_000, "{bytes} bytes in {LOOKS} looks");
 }
 
+#[test]
+fn zones_are_read_anew_as_often_as_that_takes_a_200th_of_a_cpu_and_each_five_seconds() {
+    let known = |cost_ns| KnownZones { zones: Zones::default(), read_at_ns: 1_000_000_000, cost_ns };
+    assert!(!known(3_000_000).is_old(1_599_999_999) && known(3_000_000).is_old(1_600_000_000));
+    assert!(!known(90_000_000).is_old(5_999_999_999) && known(90_000_000).is_old(6_000_000_000));
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (roots, _) = with_200_cgroups(directory.path());
+    let tree = CgroupTree::open_any(&roots).expect("it is there");
+    let mut sight = Sight::of(tree, String::new(), &roots);
+    let before = sight.zones(1).expect("readable");
+    std::fs::write(roots.proc.join("zoneinfo"), "        high     7\n").expect("written");
+    assert_eq!(sight.zones(1).expect("known"), before);
+    assert_eq!(sight.zones(1 + ZONES_KEPT_NS).expect("readable").high_pages, 7);
+}
+
 /// A protected cgroup with 300 MiB, of which 200 are pages of files that nobody has used twice, 10 of them mapped.
 fn with_a_reader(directory: &std::path::Path) -> (Roots, Orders) {
     let (roots, mut orders) = with_200_cgroups(directory);
