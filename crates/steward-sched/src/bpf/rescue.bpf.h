@@ -38,7 +38,8 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 	if (!bpf_iter_scx_dsq_new(&it, queue, overdue_flags)) {
 		bpf_for(i, 0, RESCUE_SCAN_MAX) {
 			struct task_state *t;
-			u32 finds;
+			u32 finds, leave = 0, stand = 0;
+			bool called;
 
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p || !rescue_left)
@@ -46,8 +47,13 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 			t = task_state_of(p);
 			if (!t)
 				continue;
-			finds = rescue_look(t->waiting_since_ns, is_reader(p, t), was_called(p),
-					    scx_bpf_dsq_nr_queued(QUEUE_LEAVING), scx_bpf_dsq_nr_queued(QUEUE_RESCUE), now_ns);
+			called = was_called(p);
+			/* It matters of those alone, who are few, and takes more than all else that is looked at. */
+			if (called) {
+				leave = scx_bpf_dsq_nr_queued(QUEUE_LEAVING);
+				stand = scx_bpf_dsq_nr_queued(QUEUE_RESCUE);
+			}
+			finds = rescue_look(t->waiting_since_ns, is_reader(p, t), called, leave, stand, now_ns);
 			if (finds == LOOK_LETS_LEAVE && queue != QUEUE_LEAVING)
 				let_leave(&it, p, t);
 			if (finds != LOOK_RESCUES)

@@ -322,14 +322,13 @@ static __always_inline void sample_cpu(struct cpu_state *state, u64 interval_ns)
 		to_fill = 1;
 }
 
-static int take_sample(void *map, u32 *key, struct timer_entry *entry)
+static __always_inline void look(u64 now_ns)
 {
-	u64 now_ns = clock_now(), interval_ns = now_ns - totals.clock_ns;
+	u64 interval_ns = now_ns - totals.clock_ns;
 	u32 sample = totals.samples + 1, cpus = settings.cpus, online;
 	struct domain_table *table = domains();
 	int cpu;
 
-	bpf_timer_start(&entry->timer, RESCUE_LOOK_NS, 0);
 	find_all_overdue(now_ns);
 	overdue = scx_bpf_dsq_nr_queued(QUEUE_RESCUE) > 0;
 	/* Should a CPU have missed one on its way in: where nobody is held, nobody else looks. */
@@ -337,7 +336,7 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 		leaving = 1;
 	/* Between two samples it is only these that are looked for. */
 	if (overdue_looks % (LOAD_SAMPLE_NS / RESCUE_LOOK_NS))
-		return 0;
+		return;
 	totals.clock_ns = now_ns;
 	totals.ktime_ns = bpf_ktime_get_ns();
 	totals.samples = sample;
@@ -369,6 +368,27 @@ static int take_sample(void *map, u32 *key, struct timer_entry *entry)
 		relieve_all(sample);
 	if (to_fill)
 		reactivate_some(sample);
+}
+
+/*
+ * So much of the time of the task that runs here was not of its doing: a look takes some milliseconds where thousands
+ * wait, and who has a budget of 5 would have used it up, and wait for that until its next period or the one after.
+ */
+static __always_inline void forgive(u64 took_ns)
+{
+	struct task_state *t = task_state_of(bpf_get_current_task_btf());
+
+	if (t && t->mode != MODE_OFF)
+		t->charged_ns += took_ns;
+}
+
+static int take_sample(void *map, u32 *key, struct timer_entry *entry)
+{
+	u64 began_ns = bpf_ktime_get_ns();
+
+	bpf_timer_start(&entry->timer, RESCUE_LOOK_NS, 0);
+	look(clock_now());
+	forgive(bpf_ktime_get_ns() - began_ns);
 	return 0;
 }
 
