@@ -16,11 +16,14 @@ struct Since {
     seconds: u64,
     /// What was taken by whom, by path, in bytes.
     by: BTreeMap<String, u64>,
+    /// Whether it was told last without a name: then a name is told as soon as there is one.
+    wants_name: bool,
 }
 
 impl Since {
     fn is_due(&self, now_ns: u64) -> bool {
         self.told_at_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= AGAIN_NS)
+            || (self.wants_name && !self.by.is_empty())
     }
 
     /// What there is to tell, after which there is nothing.

@@ -140,6 +140,27 @@ fn what_is_broken_second_after_second_is_told_once_in_ten_with_the_sum() {
 }
 
 #[test]
+fn who_broke_a_promise_is_told_as_soon_as_there_is_a_name() {
+    let mut machine = Machine::new();
+    let mut daemon = machine.start();
+    let editor = create(&mut daemon, "editor", Some(64 << 20));
+    let hog = create(&mut daemon, "hog", None);
+    // It gives back what it takes, and has nothing when it is looked at; then it has.
+    for grown_bytes in [0, 0, 0, 2 * MIB, 2 * MIB, 0] {
+        machine.second(&mut daemon, &editor, 100, &hog, grown_bytes);
+    }
+    let told = events(&mut daemon);
+    let texts: Vec<&str> =
+        told.iter().filter(|event| event.memory.is_some()).map(|event| event.text.as_str()).collect();
+    let wanted = [
+        "stood still for 100ms within a second; nobody was seen to take memory then.",
+        "stood still for 200ms within 2 seconds; hog took the most memory then, 2M.",
+    ];
+    assert_eq!(texts.len(), wanted.len(), "{texts:?}");
+    assert!(texts.iter().zip(wanted).all(|(text, wanted)| text.ends_with(wanted)), "{texts:?}");
+}
+
+#[test]
 fn while_nobody_is_promised_memory_nothing_is_read_and_nothing_wakes_the_loop() {
     let mut machine = Machine::new();
     let mut daemon = machine.start();

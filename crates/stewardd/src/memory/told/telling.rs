@@ -120,7 +120,7 @@ impl Daemon {
         self.memory.voice.taken.retain(|_, since| since.bytes > 0 || !since.is_due(now_ns));
     }
 
-    /// Tells whose promise was broken; of one whose is broken again and again, the sum.
+    /// Tells whose promise was broken; of one whose is broken again and again, the sum, but who did it at once.
     pub(crate) fn tell_broken(&mut self, now_ns: u64, broken: &[Broken]) {
         for Broken { path, stalled_ns, culprit } in broken {
             let since = self.memory.voice.broken.entry(path.clone()).or_default();
@@ -133,6 +133,7 @@ impl Daemon {
                 continue;
             }
             let Since { stalled_ns, seconds, by, .. } = since.take(now_ns);
+            since.wants_name = by.is_empty();
             let domain = self.domains.names().name_of(path);
             let most = by.into_iter().max_by_key(|(_, taken_bytes)| *taken_bytes);
             let taken_bytes = most.as_ref().map_or(0, |(_, taken_bytes)| *taken_bytes);
