@@ -155,12 +155,12 @@ impl SchedExt {
         self.loaded.schedule.is_some()
     }
 
-    /// How many places of the table of domains are in use, and below how many of them any ever was: those are gone
-    /// through at each refill of a quota.
+    /// How many places of the table of domains are in use, and up to which of them any is: those are gone through at
+    /// each refill of a quota.
     pub fn domain_places(&mut self) -> (usize, usize) {
         self.copy_table();
-        let ever = self.table.high_water as usize;
-        ((1..ever as u16).filter(|index| self.table.at(*index).in_use == 1).count(), ever)
+        let high_water = self.table.high_water as usize;
+        ((1..high_water as u16).filter(|index| self.table.at(*index).in_use == 1).count(), high_water)
     }
 
     fn still_loaded(&self) -> Result<(), MechanismError> {
@@ -502,8 +502,8 @@ impl SchedExt {
         }
     }
 
-    /// Copies what the kernel has of domains, as far as it was ever used: all of it are megabytes, and forecasts read
-    /// it ten times a second. The heaps are left out.
+    /// Copies what the kernel has of domains, as far as it is in use: all of it are megabytes, and forecasts read it ten
+    /// times a second. The heaps are left out.
     fn copy_table(&mut self) {
         let copy = &mut *self.table;
         // SAFETY: the mapping is as large as the type, and any bytes are a value of it. The kernel writes it meanwhile:

@@ -491,35 +491,67 @@ proptest! {
         prop_assert!(used_ns as f64 <= most_ns, "{used_ns} above {most_ns}");
     }
 
-    /// An index that is given out again begins anew, under every order.
+    /// An index that is given out again is served as one that was never used is, under every order, to the quantum.
     #[test]
     fn an_index_that_is_used_again_gets_what_a_new_one_gets(
         order in order(), weights in vec(300u32..3000, 2), quanta in 1u64..2000,
     ) {
-        let shares = |used_before: bool| {
+        let begun = |again: bool| {
             let mut machine = Machine::new(table(order, 1, &branches(&weights)), &[BUSY, BUSY], 4 * MS);
-            if used_before {
-                for _ in 0..quanta {
-                    machine.step();
-                }
-                let index = index_of(1);
-                machine.set_runnable(1, false);
-                machine.table.dequeue(index);
-                machine.table.end(index);
-                machine.table.begin(index, ROOT_DOMAIN, weights[1]);
-                machine.set_runnable(1, true);
-                machine.queue(1, 0);
-            }
-            let before = machine.tasks[1].used_ns;
-            for _ in 0..500 {
+            for _ in 0..quanta {
                 machine.step();
             }
-            machine.tasks[1].used_ns - before
+            let old = index_of(1);
+            machine.set_runnable(1, false);
+            machine.table.dequeue(old);
+            machine.table.end(old);
+            let index = if again { old } else { index_of(2) };
+            machine.table.begin(index, ROOT_DOMAIN, weights[1]);
+            let task = &mut machine.tasks[1];
+            (task.domain, task.used_ns, task.longest_wait_ns, task.waits_since_ns) = (index, 0, 0, machine.now_ns);
+            machine.set_runnable(1, true);
+            machine.queue(1, 0);
+            machine
         };
-        let (fresh_ns, again_ns) = (shares(false) as f64, shares(true) as f64);
-        // A cycle's share at most for the moment in which it begins.
-        let share = f64::from(weights[1]) / f64::from(weights[0] + weights[1]);
-        prop_assert!((fresh_ns - again_ns).abs() <= share * CYCLE as f64 + 12.0 * MS as f64, "{again_ns} instead of {fresh_ns}");
+        let (mut again, mut new) = (begun(true), begun(false));
+        for machine in [&again, &new] {
+            let tokens = &machine.table.tokens[machine.tasks[1].domain as usize];
+            let left_ns: u64 = tokens.ring.iter().map(|token| token.left_ns).sum();
+            prop_assert_eq!(left_ns, tokens.held_ns, "what its tokens stand for, and what it holds");
+        }
+        for _ in 0..500 {
+            again.step();
+            new.step();
+            let used = [&again, &new].map(|machine| machine.tasks[1].used_ns);
+            prop_assert!(used[0].abs_diff(used[1]) <= 4 * MS, "{used:?} after {} quanta", again.record.len());
+        }
+        let longest = [&again, &new].map(|machine| machine.tasks[1].longest_wait_ns);
+        prop_assert!(longest[0].abs_diff(longest[1]) <= 4 * MS, "waits of {longest:?}");
+    }
+
+    /// What is gone through is as long as there are domains in use, whichever of them have ended.
+    #[test]
+    fn the_last_places_that_are_not_in_use_are_not_gone_through(
+        ended in vec(any::<bool>(), 1..300),
+    ) {
+        let mut table = DomainTable::new();
+        table.begin(ROOT_DOMAIN, 0, 1000);
+        for place in 0..ended.len() {
+            table.begin(index_of(place), ROOT_DOMAIN, 1000);
+        }
+        for place in (0..ended.len()).filter(|place| ended[*place]) {
+            table.end(index_of(place));
+        }
+        let mut rounds = 0;
+        while table.lower() {
+            rounds += 1;
+        }
+        let last = ended.iter().rposition(|ended| !ended).map_or(ROOT_DOMAIN, index_of);
+        prop_assert_eq!(table.high_water, u32::from(last) + 1);
+        prop_assert!(rounds <= ended.len() / 64 + 1);
+        // And it grows again with the next one.
+        table.begin(index_of(ended.len() - 1), ROOT_DOMAIN, 1000);
+        prop_assert_eq!(table.high_water, u32::from(index_of(ended.len() - 1)) + 1);
     }
 
     #[test]

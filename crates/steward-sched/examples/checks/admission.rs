@@ -24,7 +24,14 @@ fn admitted(tasks: &[TaskRecord]) -> impl Iterator<Item = &TaskRecord> {
 /// all of them in one turn.
 pub fn class_bound() -> Outcome {
     let mut scheduler = shared()?;
-    let thresholds = Thresholds { user_max: 10.0, ..Thresholds::default() };
+    // So low that half of them have to go, which are more than would have to with the default.
+    let thresholds = Thresholds {
+        reactivate_below: 0.3,
+        admit_below: 0.5,
+        revoke_above: 0.6,
+        user_max: 10.0,
+        ..Thresholds::default()
+    };
     scheduler.set_thresholds(thresholds).map_err(|error| error.to_string())?;
     let rest = Program::start(&["spin"]);
     let mut crowd = Vec::new();
@@ -70,7 +77,8 @@ pub fn class_bound() -> Outcome {
     check!(rest_time > 0.025 / 21.0, "the one without a reservation got {rest_time:.4} of the CPU");
     let turn = put_out.iter().map(|event| event.at_ns).max().unwrap_or(0)
         - put_out.iter().map(|event| event.at_ns).min().unwrap_or(0);
-    check!(put_out.len() >= 2 && turn < 500_000_000, "{} were put out within {turn} ns", put_out.len());
+    check!(put_out.len() >= 9 && turn < 100_000_000, "{} were put out within {turn} ns", put_out.len());
+    check!(left <= 20 - put_out.len(), "{left} of 20 are left, and {} were put out", put_out.len());
     Ok(format!(
         "reservations {reserved:.3} of the CPU, best-effort {time:.3}, {rest_time:.3} to the one without a reservation, {} of 20 put out within {} us, {left} left",
         put_out.len(),

@@ -4,11 +4,12 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
+use steward_core::cpu::event::{EventKind, Rule};
 use steward_core::cpu::mechanism::{Mechanism, Standing};
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 
 use crate::programs::{
-    Group, Program, has_started, load, measure, pin, record, shared, snapshot, unload, wait_until,
+    Group, Program, events, has_started, load, measure, pin, record, shared, snapshot, unload, wait_until,
 };
 use crate::{Outcome, check};
 
@@ -153,9 +154,19 @@ pub fn affinity() -> Outcome {
     sleep(Duration::from_millis(500));
     let time = measure(&[&player], 2.0)[0];
     let after = record(&mut scheduler, player.pid()).ok_or("no record")?;
+    let displaced: Vec<_> = events(&mut scheduler)
+        .into_iter()
+        .filter(|event| event.kind == EventKind::RevokedDisplaced && event.tid == player.pid())
+        .filter_map(|event| event.reason)
+        .collect();
     drop((player, loops));
     drop(scheduler);
     check!(after.cpu == 1 - before && after.standing == Standing::Admitted, "{after:?}");
+    // 1: the CPU is there, and no longer allowed to it.
+    check!(
+        matches!(displaced[..], [reason] if reason.rule == Rule::NoCpu && reason.amount > 0.0),
+        "why it was displaced: {displaced:?}"
+    );
     check!(time > 490.0, "it got {time:.0} ms of the 500 promised");
     Ok(format!("from CPU {before} to {}, {time:.0} ms of 500", after.cpu))
 }

@@ -384,15 +384,29 @@ static __noinline int admit(struct task_struct *p, struct task_slot *slot, u32 i
 	return admitted ? STANDING_ADMITTED : STANDING_REFUSED;
 }
 
+/* Its CPU is why it is put out: that went offline, or, where it is online, is no longer allowed to it. */
+static __always_inline void give_no_cpu_as_reason(struct task_slot *slot)
+{
+	const struct cpu_state *state = cpu_state_of(slot->cpu);
+
+	slot->reason.rule = RULE_NO_CPU;
+	slot->reason.amount = state && state->online;
+	slot->reason.limit = 0;
+}
+
 /* Puts an admitted task out of the class. */
 static __always_inline void revoke(u32 index, struct task_slot *slot, u32 kind, u32 load, u32 threshold)
 {
 	if (!standing_take(&slot->standing, STANDING_ADMITTED))
 		return;
 	slot->waiting_since_ns = clock_now();
-	slot->reason.rule = kind == EVENT_REVOKED_DISPLACED ? RULE_NO_CPU : RULE_USE;
-	slot->reason.amount = load;
-	slot->reason.limit = threshold;
+	if (kind == EVENT_REVOKED_DISPLACED) {
+		give_no_cpu_as_reason(slot);
+	} else {
+		slot->reason.rule = RULE_USE;
+		slot->reason.amount = load;
+		slot->reason.limit = threshold;
+	}
 	unreserve(slot);
 	if (settle(index, slot, STANDING_REVOKED))
 		report(kind, slot, load, threshold);
@@ -402,14 +416,10 @@ static __always_inline void revoke(u32 index, struct task_slot *slot, u32 kind, 
 static __noinline int displace(struct task_struct *p, u32 index)
 {
 	struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
-	struct cpu_state *state;
 
 	if (!p || !slot || !standing_take(&slot->standing, STANDING_ADMITTED))
 		return 0;
-	state = cpu_state_of(slot->cpu);
-	slot->reason.rule = RULE_NO_CPU;
-	slot->reason.amount = state && state->online;
-	slot->reason.limit = 0;
+	give_no_cpu_as_reason(slot);
 	unreserve(slot);
 	report(EVENT_REVOKED_DISPLACED, slot, 0, 0);
 	admit(p, slot, index);

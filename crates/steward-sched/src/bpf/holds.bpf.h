@@ -441,10 +441,9 @@ static __always_inline void forget_look(u32 index)
 static __noinline bool look_after_holds(u64 now_ns)
 {
 	struct domain_table *table = domains();
-	u32 high_water;
+	u32 high_water = table->high_water;
 	int i;
 
-	high_water = table->high_water;
 	bpf_for(i, 1, high_water) {
 		u32 index = i;
 		u64 *looked_ns;

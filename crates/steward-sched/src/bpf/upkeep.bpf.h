@@ -110,13 +110,24 @@ static __noinline int free_ended_domains(void)
 {
 	struct domain_table *table = domains();
 	u32 high_water = table->high_water;
+	bool more = true;
 	int i;
 
+	/* From the last to the first, so that the first is given out again first, and the last ones stay unused. */
 	bpf_for(i, 1, high_water) {
-		if (domain_ended(domain_at(table, i)))
-			free_domain(i);
-		else if (domain_at(table, i)->in_use)
-			set_right(table, i);
+		u32 index = high_water - i;
+
+		if (domain_ended(domain_at(table, index)))
+			free_domain(index);
+		else if (domain_at(table, index)->in_use)
+			set_right(table, index);
+	}
+	bpf_for(i, 0, MAX_DOMAINS / LOWERED_MAX) {
+		bpf_spin_lock(&domains_lock);
+		more = domains_lower(table);
+		bpf_spin_unlock(&domains_lock);
+		if (!more)
+			break;
 	}
 	return 0;
 }

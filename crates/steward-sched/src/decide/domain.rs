@@ -298,6 +298,7 @@ unsafe extern "C" {
     fn decide_domain_begin(table: *mut DomainTable, index: u16, parent: u16, weight: u32);
     fn decide_domain_behind(table: *mut DomainTable, index: u16) -> bool;
     fn decide_domain_end(table: *mut DomainTable, index: u16);
+    fn decide_domains_lower(table: *mut DomainTable) -> bool;
     fn decide_domain_has_room(table: *const DomainTable, parent: u16) -> bool;
     fn decide_domain_weight_changes(domain: *mut Domain, more: bool, weight: u32);
     fn decide_domain_runnable_changes(domain: *mut Domain, more: bool, now_ns: u64) -> bool;
@@ -416,6 +417,13 @@ impl DomainTable {
     pub fn end(&mut self, index: u16) {
         // SAFETY: as in begin().
         unsafe { decide_domain_end(self, index) }
+    }
+
+    /// After domains have ended: the last ones are not gone through any more, some of them. Returns whether there may
+    /// be more.
+    pub fn lower(&mut self) -> bool {
+        // SAFETY: as in begin().
+        unsafe { decide_domains_lower(self) }
     }
 
     /// Whether the domain's own tasks are deferred to something that can run: at its level, or at one above it.

@@ -74,15 +74,16 @@ proptest! {
         }
     }
 
-    /// Beside others that are busy, come and go, or are pinned; that have reservations, or tasks that have; and some of
-    /// a lower priority.
+    /// Beside others that are busy, or come and go, some of a lower priority; that have reservations, or tasks that have,
+    /// or of whom some are pinned. Beside both at once there is no such bound (docs/scheduler.md).
     #[test]
     fn who_uses_half_their_share_waits_for_what_is_reserved_and_a_quantum(
-        cpus in 1u32..=8, seed: u16, run_us in 100u64..3000, weight in 20u32..500,
+        cpus in 1u32..=8, seed: u16, run_us in 100u64..3000, weight in 20u32..500, any_reserved: bool,
         others in prop::collection::vec((20u32..500, 0u8..3, any::<bool>(), any::<bool>()), 1..20),
         reserved in prop::collection::vec((0.03..0.2f64, 100u64..3000, 100u64..3000), 0..4),
         reserving in prop::collection::vec((2_000u64..40_000, 0.02..0.1f64), 0..5),
     ) {
+        let (reserved, reserving) = if any_reserved { (reserved, reserving) } else { Default::default() };
         let mut domains = vec![DomainSpec { weight, ..DomainSpec::new("sleeper", None) }];
         let mut tasks = Vec::new();
         for (number, (weight, kind, lower, pinned)) in others.iter().enumerate() {
@@ -92,7 +93,7 @@ proptest! {
             });
             let phases = if *kind == 0 { &BUSY[..] } else { &ONOFF[..] };
             tasks.push(TaskSpec {
-                pinned: pinned.then(|| CpuSet::of([number as u32 % cpus])).flatten(),
+                pinned: (*pinned && !any_reserved).then(|| CpuSet::of([number as u32 % cpus])).flatten(),
                 ..task(&format!("t{place}"), Some(place), cpus, phases)
             });
         }
@@ -131,7 +132,10 @@ proptest! {
         });
         let sleeper = tasks.iter().map(|task| task.count as usize).sum::<usize>() - 1;
         let credit_ns = CYCLE_NS as f64 * fractions / (1.0 - fractions);
-        let bound_ns = (credit_ns + QUANTUM_NS as f64 + budgets_ns) / (1.0 - class);
+        // Those that wait for very long, as who stands behind a priority does, take a twentieth of a CPU, half a
+        // millisecond at a time, of which one was not due yet.
+        let (rescues, rescues_ns) = (1.0 / 20.0, MS as f64);
+        let bound_ns = (credit_ns + QUANTUM_NS as f64 + budgets_ns + rescues_ns) / (1.0 - class - rescues);
         let mut watch = Watch::new(&plain(cpus, seed, domains, tasks));
         watch.run(DURATION_NS)?;
         let waited_ns = watch.machine.task_view(sleeper).longest_wait_ns as f64;

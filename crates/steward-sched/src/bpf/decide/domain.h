@@ -186,7 +186,7 @@ struct domain_table {
 	u64 service_cycle_ns; /* T */
 	u32 order; /* enum order */
 	u32 cpus; /* online */
-	u32 high_water; /* no index at or above it was ever used */
+	u32 high_water; /* no index at or above it is in use */
 	u32 quotas; /* how many domains have a quota or are suspended; while none is, nobody is looked at for being held */
 	u32 priorities; /* how many domains have a priority that is not the default; while none has, nobody is deferred */
 	u32 waiting; /* how many domains have their own tasks in the heaps */

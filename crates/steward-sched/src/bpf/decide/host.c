@@ -280,6 +280,11 @@ void decide_domain_end(struct domain_table *t, u16 index)
 	domain_end(t, index);
 }
 
+bool decide_domains_lower(struct domain_table *t)
+{
+	return domains_lower(t);
+}
+
 bool decide_domain_has_room(struct domain_table *t, u16 parent)
 {
 	return domain_has_room(t, parent);

@@ -738,4 +738,23 @@ DECIDE void domain_end(struct domain_table *t, u16 index)
 	d->in_use = 0;
 }
 
+/* So many places are looked at with the lock held. */
+#define LOWERED_MAX 64
+
+/*
+ * After domains have ended: those that were the last ones need not be gone through any more. Under the lock. Returns
+ * whether there may be more of them.
+ */
+DECIDE bool domains_lower(struct domain_table *t)
+{
+	u32 i;
+
+	for (i = loop_begin(); i < LOWERED_MAX && can_loop; i++) {
+		if (t->high_water <= ROOT_DOMAIN + 1 || domain_at(t, t->high_water - 1)->in_use)
+			return false;
+		t->high_water -= 1;
+	}
+	return true;
+}
+
 #endif
