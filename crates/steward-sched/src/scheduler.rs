@@ -502,8 +502,8 @@ impl SchedExt {
         }
     }
 
-    /// Copies what the kernel has of domains, as far as it is in use: all of it are megabytes, and forecasts read it ten
-    /// times a second. The heaps are left out.
+    /// Copies what the kernel has of domains, as far as it is in use: all of it are megabytes, and forecasts read it
+    /// ten times a second. The heaps are left out.
     fn copy_table(&mut self) {
         let copy = &mut *self.table;
         // SAFETY: the mapping is as large as the type, and any bytes are a value of it. The kernel writes it meanwhile:

@@ -74,8 +74,8 @@ proptest! {
         }
     }
 
-    /// Beside others that are busy, or come and go, some of a lower priority; that have reservations, or tasks that have,
-    /// or of whom some are pinned. Beside both at once there is no such bound (docs/scheduler.md).
+    /// Beside others that are busy, or come and go, some of a lower priority; that have reservations, or tasks that
+    /// have, or of whom some are pinned. Beside both at once there is no such bound (docs/scheduler.md).
     #[test]
     fn who_uses_half_their_share_waits_for_what_is_reserved_and_a_quantum(
         cpus in 1u32..=8, seed: u16, run_us in 100u64..3000, weight in 20u32..500, any_reserved: bool,
