@@ -5,6 +5,7 @@
 //! [`printable`], and nowhere later.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 /// Whether a character is to be ignored where it has no form of its own, as Unicode says
 /// (`Default_Ignorable_Code_Point` of DerivedCoreProperties.txt): with one of these in it, a name looks like another
@@ -50,6 +51,11 @@ pub fn printable_name(bytes: &[u8]) -> String {
     printable(&String::from_utf8_lossy(&bytes[..end])).into_owned()
 }
 
+/// As [`printable`], of a file's name; what is no UTF-8 becomes U+FFFD.
+pub fn printable_path(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -67,6 +73,7 @@ mod tests {
         assert_eq!(printable("ss\u{200b}hd\u{e0041}"), "ss\\u{200b}hd\\u{e0041}");
         assert_eq!(printable_name(b"sh\0rest"), "sh");
         assert_eq!(printable_name(b"\xff\x1b"), "\u{fffd}\\u{1b}");
+        assert_eq!(printable_path(Path::new("/etc/a\x1b[2J\n.toml")), "/etc/a\\u{1b}[2J\\n.toml");
     }
 
     proptest! {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::printable::{printable, printable_path};
+
 /// Where something was written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Origin {
@@ -34,9 +36,10 @@ impl Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = printable_path(&self.file);
         match self.line {
-            0 => write!(formatter, "{}", self.file.display()),
-            line => write!(formatter, "{}:{line}", self.file.display()),
+            0 => write!(formatter, "{file}"),
+            line => write!(formatter, "{file}:{line}"),
         }
     }
 }
@@ -52,7 +55,7 @@ pub enum Severity {
 }
 
 /// One thing that is wrong, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Problem {
     /// Where it was written.
     pub origin: Origin,
@@ -69,13 +72,30 @@ impl Problem {
     pub fn error(origin: Origin, what: impl Into<String>, advice: impl Into<String>) -> Self {
         Problem { origin, severity: Severity::Error, what: what.into(), advice: advice.into() }
     }
+
+    /// What is wrong and what to do, on one line: the words that are wrong are somebody else's, whatever is in them.
+    pub fn message(&self) -> String {
+        printable(&format!("{}; {}", self.what, self.advice)).into_owned()
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let note = if self.severity == Severity::Note { "note: " } else { "" };
-        write!(formatter, "{}: {note}{}; {}", self.origin, self.what, self.advice)
+        write!(formatter, "{}: {note}{}", self.origin, self.message())
     }
 }
 
 impl std::error::Error for Problem {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_file_is_called_and_has_in_it_its_problem_is_one_line() {
+        let origin = Origin::at(Path::new("/etc/a\x1b[2J\n.toml"), 3);
+        let text = Problem::error(origin, "\"\x1b]0;x\x07\" is no\ncpu", "correct it").to_string();
+        assert_eq!(text, "/etc/a\\u{1b}[2J\\n.toml:3: \"\\u{1b}]0;x\\u{7}\" is no\\ncpu; correct it");
+    }
+}

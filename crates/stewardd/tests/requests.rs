@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Sleeper, reservation, set};
+use common::{Machine, Sleeper, reservation, row, set};
 use libsteward::{ApiError, Error, api};
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
@@ -210,4 +210,38 @@ fn decisions_are_streamed_as_they_are_taken() {
     let second = stream.next().expect("one was just taken").expect("an event");
     assert_eq!((second.event.cpu.map(|cpu| cpu.bandwidth), second.lost), (Some(0.02), 0));
     assert_eq!(refusal(daemon.client().call(&api::Monitor::default())), ApiError::ExpectedMore);
+}
+
+/// All texts in a reply.
+fn texts<'a>(value: &'a serde_json::Value, found: &mut Vec<&'a str>) {
+    match value {
+        serde_json::Value::String(text) => found.push(text),
+        serde_json::Value::Array(values) => values.iter().for_each(|value| texts(value, found)),
+        serde_json::Value::Object(values) => values.values().for_each(|value| texts(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_files_name_moves_no_cursor_and_ends_no_line_wherever_it_is_shown() {
+    const SHOWN: &str = "a\\u{1b}[2J\\n.toml";
+    let machine = Machine::new();
+    let program = machine.program("program");
+    let wrong = "[[spec]]\npath = \"/opt/\\u001b[2J/x\"\ncpu = \"\\u001b[2J\\n\"\n";
+    let not_there = "[[spec]]\npath = \"/opt/\\u001b[2J/absent\"\n";
+    let rows = row(&program, "5ms/30ms") + not_there + wrong;
+    machine.write_specs("a\x1b[2J\n.toml", &rows);
+    let sleeper = Sleeper::start(&program);
+    let daemon = machine.start();
+    let status = serde_json::to_value(daemon.status()).expect("JSON");
+    let list = serde_json::to_value(daemon.client().call(&api::ListSpecs {}).expect("read")).expect("JSON");
+    let explain = api::Explain { pid: sleeper.pid() };
+    let explained = daemon.client().call(&explain).expect("it runs").text;
+    for reply in [&status, &list] {
+        let mut found = Vec::new();
+        texts(reply, &mut found);
+        assert!(found.iter().any(|text| text.ends_with(SHOWN)), "{reply}");
+        assert!(found.iter().all(|text| !text.contains(char::is_control)), "{reply}");
+    }
+    assert!(explained.contains(SHOWN) && !explained.contains('\x1b'), "{explained}");
 }

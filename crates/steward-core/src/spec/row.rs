@@ -10,6 +10,7 @@ use crate::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 use crate::cpu::thresholds::Thresholds;
 use crate::disk;
 use crate::memory::settings::check_protection_period;
+use crate::printable::{printable, printable_path};
 use crate::problem::{Origin, Problem, Severity};
 
 /// How many bytes of a task's name the kernel's scheduler keeps (`TASK_COMM_LEN` without its end, sched.h).
@@ -46,8 +47,8 @@ impl SpecPath {
 impl fmt::Display for SpecPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SpecPath::Executable(path) => write!(formatter, "{}", path.display()),
-            SpecPath::KernelThread(name) => write!(formatter, "[{name}]"),
+            SpecPath::Executable(path) => formatter.write_str(&printable_path(path)),
+            SpecPath::KernelThread(name) => write!(formatter, "[{}]", printable(name)),
         }
     }
 }
@@ -62,7 +63,11 @@ impl TryFrom<String> for SpecPath {
 
 impl From<SpecPath> for String {
     fn from(path: SpecPath) -> String {
-        path.to_string()
+        // As it was read, where people see it as printable text.
+        match path {
+            SpecPath::Executable(path) => path.to_string_lossy().into_owned(),
+            SpecPath::KernelThread(name) => format!("[{name}]"),
+        }
     }
 }
 

@@ -170,5 +170,6 @@ pub fn format_row(spec: &Spec) -> String {
         },
     );
     let io = spec.io.map_or_else(|| "-".to_owned(), |io| io.to_string());
-    format!("{}:{class}:{budget}:{period}:{flags}:{protect}:{io}", spec.path)
+    let path = String::from(spec.path.clone());
+    format!("{path}:{class}:{budget}:{period}:{flags}:{protect}:{io}")
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::row::{Spec, SpecPath};
+use crate::printable::printable_path;
 use crate::problem::{Problem, Severity};
 use crate::process::FileIdentity;
 
@@ -42,7 +43,7 @@ pub enum TargetFacts {
 /// distribution may wrap what is a program where the set was made.
 pub fn check_target(spec: &Spec, facts: &TargetFacts, strict: bool) -> Option<Problem> {
     let SpecPath::Executable(path) = &spec.path else { return None };
-    let path = path.display();
+    let path = printable_path(path);
     let lenient = if strict { Severity::Error } else { Severity::Note };
     let (severity, what, advice) = match facts {
         TargetFacts::Executable { .. } => return None,
@@ -64,7 +65,7 @@ pub fn check_target(spec: &Spec, facts: &TargetFacts, strict: bool) -> Option<Pr
             (Severity::Error, format!("{path} is not an absolute path"), "write it from the root".to_owned())
         }
         TargetFacts::Script { interpreter } => {
-            let interpreter = interpreter.display();
+            let interpreter = printable_path(interpreter);
             let what = format!("{path} is a script, which runs as its interpreter {interpreter}");
             let advice = format!(
                 "name the program that the script starts, or start it with `steward run`; a row for {interpreter} \

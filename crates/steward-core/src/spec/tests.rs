@@ -261,6 +261,9 @@ fn what_is_at_a_path_is_judged_by_whose_file_names_it() {
     insta::assert_snapshot!(lines.join("\n"));
     let identity = FileIdentity { device: 1, inode: 2 };
     assert_eq!(check_target(&spec, &TargetFacts::Executable { identity }, true), None);
+    let script = TargetFacts::Script { interpreter: "/opt/\x1b[2J\n/sh".into() };
+    let what = check_target(&spec, &script, true).expect("a problem").what;
+    assert!(what.ends_with("its interpreter /opt/\\u{1b}[2J\\n/sh"), "{what}");
     let thread = parse("[[spec]]\npath = \"[kswapd]\"\n").specs.remove(0);
     assert_eq!(check_target(&thread, &TargetFacts::Missing, true), None);
 }
@@ -302,7 +305,7 @@ prop_compose! {
 
 fn any_path() -> impl Strategy<Value = SpecPath> {
     prop_oneof![
-        "/[a-zA-Z0-9_:\" +-]{0,9}[a-z]".prop_map(|path| SpecPath::Executable(path.into())),
+        "/[a-zA-Z0-9_:\"\u{1b} +-]{0,9}[a-z]".prop_map(|path| SpecPath::Executable(path.into())),
         "[a-z_]{1,15}".prop_map(SpecPath::KernelThread),
     ]
 }

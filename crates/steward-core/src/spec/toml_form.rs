@@ -184,7 +184,7 @@ fn row_to_toml(spec: &Spec) -> String {
         let _ = writeln!(row, "{key} = {value}");
     };
     let quoted = |text: String| toml::Value::String(text).to_string();
-    line("path", quoted(spec.path.to_string()));
+    line("path", quoted(spec.path.clone().into()));
     match spec.reservation {
         Some(reservation) => {
             line("cpu", quoted(reservation.to_string()));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use libsteward::api;
 use serde_json::{Map, Value};
+use steward_core::printable::{printable, printable_path};
 use steward_core::problem::{Problem, Severity};
 use steward_core::quantity::{format_duration, format_size, percent};
 
@@ -24,13 +25,13 @@ pub fn json<T: serde::Serialize>(reply: &T) -> Arc<str> {
 /// A problem of a file.
 pub fn problem(problem: &Problem) -> api::Problem {
     api::Problem {
-        file: problem.origin.file.display().to_string(),
+        file: printable_path(&problem.origin.file),
         line: (problem.origin.line > 0).then_some(u64::from(problem.origin.line)),
         severity: match problem.severity {
             Severity::Note => api::Severity::Note,
             Severity::Error => api::Severity::Error,
         },
-        message: format!("{}; {}", problem.what, problem.advice),
+        message: problem.message(),
     }
 }
 
@@ -40,7 +41,7 @@ pub fn health(sentence: &str) -> api::Problem {
         file: "stewardd".to_owned(),
         line: None,
         severity: api::Severity::Error,
-        message: sentence.to_owned(),
+        message: printable(sentence).into_owned(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use libsteward::{ApiError, api};
 use steward_core::authority::Action;
+use steward_core::printable::printable_path;
 
 use super::access::{Access, Handler, PROMISED, reply as answer};
 use super::history::{Form, Telling};
@@ -133,7 +134,7 @@ impl Daemon {
             Some(api::Spec {
                 name: entry.name.clone(),
                 grant: entry.grant.map(|grant| reply::grant(&grant, &self.ids)),
-                file: spec.origin.file.display().to_string(),
+                file: printable_path(&spec.origin.file),
                 line: (spec.origin.line > 0).then_some(u64::from(spec.origin.line)),
                 resolved: !matches!(entry.subject, steward_core::cpu::table::Subject::Executable(None)),
             })
