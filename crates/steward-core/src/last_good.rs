@@ -4,7 +4,9 @@
 //! any more counts as it was before, and so do all rows of a file with an error of syntax. What a person leaves out
 //! without a mistake is gone.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
+use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
@@ -45,24 +47,31 @@ impl<K> Mistake<K> {
 /// Puts the rows of `before` back among `rows` that the mistakes cost: the row that a mistake is about; all that are
 /// missing where it cannot be told whose row it is. The mistakes then name them, and their advice says that the
 /// earlier version is in force; so does that of `problems`, which are those of the mistakes and others.
-pub fn keep<K: Clone + PartialEq + Display, R: Clone>(
+pub fn keep<K: Clone + Eq + Hash + Display, R: Clone>(
     rows: &mut Vec<R>,
     mistakes: &mut [Mistake<K>],
     problems: &mut [Problem],
     before: &[R],
     key: impl Fn(&R) -> &K,
 ) {
-    let is_missing = |row: &&R| rows.iter().all(|present| key(present) != key(row));
-    let missing: Vec<R> = before.iter().filter(is_missing).cloned().collect();
-    let of_row = |row: &R| mistakes.iter().position(|mistake| mistake.about == About::Row(key(row).clone()));
+    let present: HashSet<&K> = rows.iter().map(&key).collect();
+    let missing: Vec<R> = before.iter().filter(|row| !present.contains(key(row))).cloned().collect();
+    let mut of_row: HashMap<&K, usize> = HashMap::new();
+    for (place, mistake) in mistakes.iter().enumerate() {
+        if let About::Row(row) = &mistake.about {
+            of_row.entry(row).or_insert(place);
+        }
+    }
     let of_any = mistakes.iter().position(|mistake| !matches!(mistake.about, About::Row(_)));
-    let causes: Vec<Option<usize>> = missing.iter().map(|row| of_row(row).or(of_any)).collect();
+    let cause = |row: &R| of_row.get(key(row)).copied().or(of_any);
+    let causes: Vec<Option<usize>> = missing.iter().map(cause).collect();
     for (row, cause) in missing.into_iter().zip(causes) {
         let Some(cause) = cause else { continue };
         mistakes[cause].kept.push(key(&row).clone());
         rows.push(row);
     }
-    for mistake in mistakes.iter_mut().filter(|mistake| !mistake.kept.is_empty()) {
+    let places = places(problems, mistakes);
+    for (mistake, place) in mistakes.iter_mut().zip(places).filter(|(mistake, _)| !mistake.kept.is_empty()) {
         // What it says of the whole file being out of force is not so then.
         let advice = mistake.problem.advice.split("; until then").next().unwrap_or_default();
         let names: Vec<String> = mistake.kept.iter().take(NAMES_SHOWN_MAX).map(ToString::to_string).collect();
@@ -70,11 +79,24 @@ pub fn keep<K: Clone + PartialEq + Display, R: Clone>(
         let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
         let advice =
             format!("{advice}; until then the earlier version of {}{more} is in force", names.join(", "));
-        if let Some(problem) = problems.iter_mut().find(|problem| **problem == mistake.problem) {
-            problem.advice.clone_from(&advice);
+        if let Some(place) = place {
+            problems[place].advice.clone_from(&advice);
         }
         mistake.problem.advice = advice;
     }
+}
+
+/// Where among the problems that of each mistake is which keeps something; of problems that are alike, each one once.
+fn places<K>(problems: &[Problem], mistakes: &[Mistake<K>]) -> Vec<Option<usize>> {
+    let mut of_problem: HashMap<&Problem, Vec<usize>> = HashMap::new();
+    for (place, problem) in problems.iter().enumerate().rev() {
+        of_problem.entry(problem).or_default().push(place);
+    }
+    let mut place = |mistake: &Mistake<K>| match mistake.kept.is_empty() {
+        true => None,
+        false => of_problem.get_mut(&mistake.problem)?.pop(),
+    };
+    mistakes.iter().map(&mut place).collect()
 }
 
 #[cfg(test)]

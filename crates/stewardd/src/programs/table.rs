@@ -1,7 +1,8 @@
 //! What each program that a specification names gets, by the file that is at its path.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use steward_core::cpu::table::{Entry, Subject, Table};
@@ -18,18 +19,25 @@ const NAMES_SHOWN_MAX: usize = 3;
 #[derive(Debug, Default)]
 pub struct Ids {
     by_name: BTreeMap<String, u32>,
+    /// The name of number 1, of number 2, ...
+    names: Vec<String>,
 }
 
 impl Ids {
     /// The number of this specification, a new one if it has none.
     pub fn of(&mut self, name: &str) -> u32 {
-        let next = self.by_name.len() as u32 + 1;
-        *self.by_name.entry(name.to_owned()).or_insert(next)
+        if let Some(id) = self.by_name.get(name) {
+            return *id;
+        }
+        self.names.push(name.to_owned());
+        let id = self.names.len() as u32;
+        self.by_name.insert(name.to_owned(), id);
+        id
     }
 
     /// The specification with that number, whether or not it still exists.
     pub fn name(&self, id: u32) -> Option<&str> {
-        self.by_name.iter().find(|(_, known)| **known == id).map(|(name, _)| name.as_str())
+        self.names.get((id as usize).checked_sub(1)?).map(String::as_str)
     }
 }
 
@@ -48,6 +56,11 @@ pub(crate) fn fill_table(
         problems.push(Problem::error(Origin::command_line(), error.to_string(), advice));
         MountTable::default()
     });
+    // By name: what stays in force of an earlier version may be of another directory.
+    let mut rank_of: HashMap<Option<&OsStr>, usize> = HashMap::new();
+    for (rank, file) in files.iter().enumerate() {
+        rank_of.entry(file.file_name()).or_insert(rank);
+    }
     let mut ranked = Vec::new();
     for spec in specs {
         let subject = match &spec.path {
@@ -62,9 +75,7 @@ pub(crate) fn fill_table(
         };
         let name = spec.path.to_string();
         let spec_id = ids.of(&name);
-        // By name: what stays in force of an earlier version may be of another directory.
-        let is_same = |file: &&PathBuf| file.file_name() == spec.origin.file.file_name();
-        let rank = files.iter().position(|file| is_same(&file)).unwrap_or_default();
+        let rank = rank_of.get(&spec.origin.file.file_name()).copied().unwrap_or_default();
         let place = (spec.origin.file.file_name(), Reverse(rank), spec.origin.line);
         let entry = Entry { name, subject, spec_id, grant: spec.grant(spec_id), order: 0 };
         ranked.push((place, (Reverse(rank), is_link(&spec.path, &entry.subject)), entry));
@@ -107,7 +118,11 @@ fn conflicts(table: &Table, specs: &[Spec]) -> Vec<Problem> {
     for (unused, used) in table.conflicts() {
         by_used.entry(&used.name).or_default().push(&unused.name);
     }
-    let named = |name: &str| specs.iter().find(|spec| spec.path.to_string() == name);
+    if by_used.is_empty() {
+        return Vec::new();
+    }
+    let specs: HashMap<String, &Spec> = specs.iter().map(|spec| (spec.path.to_string(), spec)).collect();
+    let named = |name: &str| specs.get(name);
     let conflict = |(used, unused): (&str, Vec<&str>)| {
         let origin = named(unused[0]).map_or_else(Origin::command_line, |spec| spec.origin.clone());
         let others = unused.len().saturating_sub(NAMES_SHOWN_MAX);
