@@ -103,6 +103,15 @@ pub fn replace(path: &Path, text: &str, synced: bool) -> Result<(), Unwritten> {
     std::fs::rename(&beside, path).map_err(failed("put into place", &beside))
 }
 
+/// Gives a file that is not as it was written another name, so that a new one can take its place and nothing of it is
+/// lost. Returns what came of it, as part of a sentence: this must not stop who read it.
+pub fn set_aside(path: &Path, aside: &Path) -> String {
+    match std::fs::rename(path, aside) {
+        Ok(()) => format!("it is now {}", aside.display()),
+        Err(error) => format!("renaming it to {} failed: {error}", aside.display()),
+    }
+}
+
 /// Reads a file that a person writes, as text. A link to `/dev/null` is empty: that is how people mask a file.
 ///
 /// # Errors

@@ -365,10 +365,13 @@ fn a_calibrated_disk_is_charged_while_a_domain_has_a_class_and_is_left_to_whoeve
     write("steward.toml", "[disk]\norder = \"keep\"\n");
     daemon.client().call(&api::Reload {}).expect("read again");
     until(&machine, &daemon, |wanted| charged(wanted).is_none());
-    std::fs::write(machine.path("state/disks.json"), "{").expect("a file");
+    let kept = std::fs::read_to_string(machine.path("state/disks.json")).expect("a file");
+    std::fs::write(machine.path("state/disks.json"), kept + "{").expect("a file");
     daemon.client().call(&api::Reload {}).expect("read again");
     let status = daemon.status();
-    assert!(status.disks.is_empty());
-    assert!(status.problems.iter().any(|problem| problem.message.contains("disks.json is damaged")));
+    assert_eq!(status.disks.len(), 1);
+    let message = status.problems.into_iter().map(|problem| problem.message).collect::<String>();
+    assert!(message.contains("disks.json is damaged: line 3"), "{message}");
+    assert!(message.contains("it is now") && machine.path("state/disks.json.damaged").exists(), "{message}");
     drop(process);
 }

@@ -331,10 +331,9 @@ impl<'a> Look<'a> {
         });
         // Where the daemon's state directory is unless it was told another.
         let root = self.roots.proc.parent().unwrap_or(Path::new("/"));
-        match Calibrations::read(&root.join("var/lib/steward")) {
-            Ok(kept) => kept.tell(&mut listed),
-            Err(why) => self.not_seen.push(format!("what is known of calibrated disks: {why}")),
-        }
+        let (kept, wrong) = Calibrations::read(&root.join("var/lib/steward"));
+        kept.tell(&mut listed);
+        self.not_seen.extend(wrong.map(|why| format!("what is known of calibrated disks: {why}")));
         let is_told = |device: &Device| !device.stands_for_others || !device.below.is_empty();
         listed.into_iter().filter(is_told).collect()
     }

@@ -109,11 +109,19 @@ fn only_root(what: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Says what of the calibrations was damaged.
+fn say_lost(lost: Option<String>) {
+    if let Some(lost) = lost {
+        eprintln!("{lost}");
+    }
+}
+
 fn forget(socket: &Path, arguments: &KnownDisk) -> anyhow::Result<()> {
     let place = arguments.place.display().to_string();
     // Nobody else can read what is kept, either.
     only_root(&format!("forget what {place} does"))?;
-    let mut kept = Calibrations::read(&arguments.state_directory).map_err(|why| anyhow!(why))?;
+    let (mut kept, lost) = Calibrations::load(&arguments.state_directory);
+    say_lost(lost);
     let identity = identity_of(&arguments.place, &Roots::default())?;
     let is_it = |disk: &Calibration| match &identity {
         Some(identity) => disk.identity == *identity,
@@ -150,8 +158,8 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
     }
     only_root(&format!("calibrate {name}"))?;
     let state_directory = &arguments.known.state_directory;
-    // What is there is to be whole before anything is measured.
-    Calibrations::read(state_directory).map_err(said)?;
+    // Told before anything is measured, which takes long.
+    say_lost(Calibrations::load(state_directory).1);
     let mut tell = |what: &str| {
         if !arguments.output.json {
             eprintln!("{name}: {what} ...");
@@ -164,7 +172,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
     let calibration =
         Calibration { identity: device.identity.clone(), name: name.to_owned(), measured_at: now, model };
     let put = |kept: &mut Calibrations| kept.put(calibration.clone());
-    Calibrations::change(state_directory, put).map_err(said)?;
+    say_lost(Calibrations::change(state_directory, put).map_err(said)?);
     let when = tell_daemon(socket);
     if arguments.output.json {
         let (bytes, cpu_bound) = (measured.bytes, measured.cpu_bound);

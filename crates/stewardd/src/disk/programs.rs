@@ -81,13 +81,13 @@ impl Daemon {
 
     /// Takes in what is kept of disks that were calibrated.
     pub(crate) fn read_calibrations(&mut self) {
-        self.disk.set_calibrations(Calibrations::read(&self.options.state_directory));
+        self.disk.set_calibrations(Calibrations::load(&self.options.state_directory));
         self.note_disk(self.domains.disk_failure.clone());
     }
 
     /// What became of the worker's job.
     pub(crate) fn note_disk(&mut self, failure: Option<String>) {
-        let beside = self.disk.no_calibrations.iter().chain(&self.disk.left).cloned();
+        let beside = self.disk.lost_calibrations.iter().chain(&self.disk.left).cloned();
         let problems: Vec<String> =
             self.domains.disk_problem.iter().cloned().chain(failure.clone()).chain(beside).collect();
         self.domains.disk_failure = failure;

@@ -67,9 +67,9 @@ pub(crate) struct Disk {
     done: (u64, BTreeMap<String, DiskUsage>),
     /// What specifications say, by the number that tasks know them by.
     pub(super) classes: BTreeMap<u32, Option<Class>>,
-    /// What is known of disks, and why it cannot be read.
+    /// What is known of disks, and what of it was lost.
     pub(super) calibrations: Calibrations,
-    pub(super) no_calibrations: Option<String>,
+    pub(super) lost_calibrations: Option<String>,
     /// Calibrated disks that are left to somebody else, each in a sentence.
     pub(super) left: Vec<String>,
     /// See [`Wanted::lost`].
@@ -96,16 +96,15 @@ impl Disk {
             done: (0, BTreeMap::new()),
             classes: BTreeMap::new(),
             calibrations: Calibrations::default(),
-            no_calibrations: None,
+            lost_calibrations: None,
             left: Vec::new(),
             lost: 0,
         }
     }
 
     /// Disks may have been calibrated since; `kept` is what the state directory has of them.
-    pub(crate) fn set_calibrations(&mut self, kept: Result<Calibrations, String>) {
-        self.no_calibrations = kept.as_ref().err().cloned();
-        self.calibrations = kept.unwrap_or_default();
+    pub(crate) fn set_calibrations(&mut self, (kept, lost): (Calibrations, Option<String>)) {
+        (self.calibrations, self.lost_calibrations) = (kept, lost);
         self.look_soon();
     }
 

@@ -96,11 +96,7 @@ fn read<T: Counted>(path: &Path) -> (Records<T>, Timeline, Option<String>) {
         Err(error) => (Records::default(), Timeline::default(), vec![format!("it {}", error.what())]),
     };
     let Some(first) = problems.first() else { return (records, timeline, None) };
-    let aside = path.with_extension("damaged");
-    let outcome = match std::fs::rename(path, &aside) {
-        Ok(()) => format!("it is now {}", aside.display()),
-        Err(error) => format!("renaming it to {} failed: {error}", aside.display()),
-    };
+    let outcome = files::set_aside(path, &path.with_extension("damaged"));
     let more = match problems.len() - 1 {
         0 => String::new(),
         more => format!(" (and {more} more)"),

@@ -156,10 +156,7 @@ impl<T: Kept> StateFile<T> {
             more => format!(" (and {more} more)"),
         };
         let aside = self.path.with_extension("json.damaged");
-        let outcome = match std::fs::rename(&self.path, &aside) {
-            Ok(()) => format!("it is now {}", aside.display()),
-            Err(error) => format!("renaming it to {} failed: {error}", aside.display()),
-        };
+        let outcome = files::set_aside(&self.path, &aside);
         // What cannot be saved now is saved with the next change; a failure is said then.
         let _ = self.save(kept);
         let path = self.path.display();
