@@ -81,6 +81,8 @@ pub struct Machine {
     pub periods_each_look: u64,
     /// How often somebody looked.
     pub looks: u64,
+    /// How many cgroups there are for which there was no domain left.
+    pub cgroups_without_domain: u64,
 }
 
 /// A handle on a [`Machine`].
@@ -315,6 +317,10 @@ impl Mechanism for FakeMechanism {
             admitted,
         };
         Ok(Snapshot { at_ns: 1, tasks, cpus: vec![cpu] })
+    }
+
+    fn cgroups_without_domain(&self) -> u64 {
+        self.fake.machine().cgroups_without_domain
     }
 
     fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64 {

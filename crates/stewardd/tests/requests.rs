@@ -212,6 +212,23 @@ fn decisions_are_streamed_as_they_are_taken() {
     assert_eq!(refusal(daemon.client().call(&api::Monitor::default())), ApiError::ExpectedMore);
 }
 
+#[test]
+fn more_cgroups_than_domains_are_a_problem_for_as_long_as_there_are() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let said = || {
+        let problems = daemon.status().problems;
+        let messages = problems.into_iter().map(|problem| problem.message);
+        messages.filter(|message| message.contains("have no domain of their own")).collect::<Vec<String>>()
+    };
+    assert_eq!(said(), Vec::<String>::new());
+    machine.fake.machine().cgroups_without_domain = 7;
+    let first = said();
+    assert!(first.len() == 1 && first[0].starts_with("7 cgroups"), "{first:?}");
+    machine.fake.machine().cgroups_without_domain = 0;
+    assert_eq!(said(), Vec::<String>::new());
+}
+
 /// All texts in a reply.
 fn texts<'a>(value: &'a serde_json::Value, found: &mut Vec<&'a str>) {
     match value {
