@@ -139,15 +139,24 @@ fn without_colour_no_cell_has_one() {
 
 #[test]
 fn wide_names_keep_the_columns_in_place() {
-    let mut app = App::new(Looks { colour: false, unicode: false });
-    let mut reading = testing::reading(0);
-    reading.forecasts.tasks[4].name = "日本語日本語日本語日本語日本語日本語".into();
-    app.take(reading);
-    let shown = screen(&mut app, 80, 24);
-    let buffer = shown.backend().buffer();
-    let row = (0..24).find(|y| (0..80).any(|x| buffer[(x, *y)].symbol() == "日")).expect("it is shown");
-    let from = |y: u16| (24..80).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
-    assert!(from(row).contains("4321"), "{}", from(row));
+    // Where the figures begin behind the name, and what stands from there on.
+    let figures = |name: &str| {
+        let mut app = App::new(Looks { colour: false, unicode: false });
+        let mut reading = testing::reading(0);
+        reading.forecasts.tasks[4].name = name.into();
+        app.take(reading);
+        let shown = screen(&mut app, 80, 24);
+        let buffer = shown.backend().buffer();
+        let first = name.chars().next().expect("a name").to_string();
+        let row = (0..24).find(|y| (0..80).any(|x| buffer[(x, *y)].symbol() == first)).expect("it is shown");
+        let cells: Vec<&str> = (24..80).map(|x| buffer[(x, row)].symbol()).collect();
+        let begin = cells.windows(4).position(|four| four.concat() == "4321").expect("its number");
+        (begin, cells[begin..].concat())
+    };
+    let narrow = figures(&"@".repeat(36));
+    for name in ["日本語日本語日本語日本語日本語日本語", "日", "@日本e\u{301}"] {
+        assert_eq!(figures(name), narrow, "{name}");
+    }
 }
 
 /// The sample with threads, on the row with this name.
