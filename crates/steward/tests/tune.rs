@@ -42,6 +42,34 @@ fn a_process_that_complains_of_nothing_gets_the_least_and_its_specification_is_w
 }
 
 #[test]
+fn a_program_is_named_and_the_newest_of_several_is_tuned_when_asked_for() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    machine.fake.machine().periods_each_look = 1;
+    let program = machine.program("idler-by-name");
+    let first = Sleeper::start(&program);
+    let named = ["--window", "40ms", "--pid", "idler-by-name"];
+    let output = tune(&daemon, &named);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with("idler-by-name needs 100us/30ms"), "{}", text(&output.stdout));
+    let tasks = || machine.fake.machine().tasks.clone();
+    assert!(tasks().contains_key(&first.pid()), "{:?}", tasks());
+
+    let second = Sleeper::start(&program);
+    let output = tune(&daemon, &named);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    for pid in [first.pid(), second.pid()] {
+        assert!(text(&output.stderr).contains(&pid.to_string()), "{}", text(&output.stderr));
+    }
+    assert!(!tasks().contains_key(&second.pid()), "{:?}", tasks());
+    let output = tune(&daemon, &[&named[..], &["--newest"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(tasks().contains_key(&second.pid()), "{:?}", tasks());
+    let output = tune(&daemon, &["--pid", "nobody-has-it"]);
+    assert!(text(&output.stderr).contains("no process called \"nobody-has-it\""), "{output:?}");
+}
+
+#[test]
 fn of_a_process_that_wants_nothing_nothing_is_found_and_nothing_written() {
     let machine = Machine::new();
     let daemon = machine.start();
