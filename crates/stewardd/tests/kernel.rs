@@ -29,6 +29,7 @@ mod stall;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libsteward::api;
+use steward_core::quantity::parse_duration;
 use steward_machine::MachineConfig;
 use transcript::{Transcript, counted};
 
@@ -90,6 +91,9 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
             assert_eq!(mechanism.kind, Some(api::MechanismKind::SchedExt));
             assert_eq!(budgets_ns("specification"), (Some(5_000_000), None));
         }),
+        ("the-daemon-makes-room-for-the-descriptors-of-all-clients", &|| {
+            told.says("descriptors", &["1024", "Max open files 32768 65536"]);
+        }),
         ("the-daemon-reserves-for-itself", &|| {
             let status = told.status("specification");
             assert!(budget_ns(&status, status.pid).is_some(), "{status:?}");
@@ -149,6 +153,13 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
         }),
         ("tune-measures-a-running-process", &|| {
             told.says("tune-pid", &["needs", "exit code 0", "promised"]);
+        }),
+        ("a-budget-that-is-too-small-is-said-with-what-is-needed", &|| {
+            let text = told.text("too-small");
+            let needed = text.split_once("cpu = \"").and_then(|(_, rest)| rest.split_once("/100ms\""));
+            let needed_ns = needed.and_then(|(budget, _)| parse_duration(budget).ok());
+            let is_about_nine = needed_ns.is_some_and(|ns| (8_000_000..=11_000_000).contains(&ns));
+            assert!(is_about_nine && text.contains("budget is too small"), "{text}");
         }),
         ("what-real-time-tasks-use-is-counted", &|| {
             let real_time: f64 = told.status("real-time").cpu.cpus.iter().map(|cpu| cpu.real_time).sum();

@@ -3,7 +3,13 @@
 program one
 program other
 row one 5ms/30ms >$specs/50-one.toml
+# What most systems allow a service at first.
+ulimit -Hn 65536
+ulimit -Sn 1024
 start_daemon
+section descriptors
+ulimit -Sn
+grep 'Max open files' /proc/$daemon/limits
 
 # A shell that is best-effort starts the program without and with leave.
 /opt/one/sleep 100000 &
@@ -93,6 +99,18 @@ frames=$!
 try steward tune --pid $frames --window 400ms --within 40s
 steward explain $frames
 kill $frames
+
+# Works nine milliseconds at a time where five are promised, beside who takes all that is left of that CPU.
+section too-small
+taskset 1 busy-loops --count 1 >/dev/null &
+loops=$!
+taskset 1 onoff --on-ms 9 --off-ms 91 >/dev/null &
+small=$!
+wait_for '[ "$(cat /proc/$small/comm)" = onoff ]'
+steward set $small --cpu 5ms/100ms
+wait_for 'steward explain $small | grep -Eq "of ([3-9][0-9]|[0-9]{3,}) periods"'
+steward explain $small
+kill $small $(cat /proc/$loops/task/$loops/children) $loops
 
 # The same before everybody else.
 busy-loops --real-time 50 >/dev/null &

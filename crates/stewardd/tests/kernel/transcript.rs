@@ -66,6 +66,7 @@ impl Transcript {
             ("keystrokes", "/usr/bin/keystrokes"),
             ("memory-burst", "/usr/bin/memory-burst"),
             ("memory-hog", "/usr/bin/memory-hog"),
+            ("onoff", "/usr/bin/onoff"),
         ]
         .map(|(built, guest)| {
             GuestFile::from_host(build_directory().join(built), guest).expect("make test-kernel built it")
