@@ -474,6 +474,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn another_projects_scheduler_that_loads_nothing_costs_its_own_run_and_no_other() {
+        let mut failed = run(Contender::ScxCosmos, &[]);
+        failed.error = Some("scx_cosmos loaded no scheduler; what it said:\nInvalid argument".into());
+        let counts =
+            [Contender::Stock, Contender::Steward].map(|contender| run(contender, &[("gap_ms_max", 41.0)]));
+        let runs = [vec![failed.clone()], counts.to_vec()].concat();
+        let targets = "targets=[{metric='gap_ms_max', at_most=42}]";
+        let outcome = Outcome::new(&scenario(targets), MachineFacts::default(), runs);
+        assert!(outcome.is_complete() && outcome.targets[0].met);
+        assert!(outcome.contenders[&Contender::ScxCosmos].is_empty());
+        assert_eq!(outcome.contenders[&Contender::Stock]["gap_ms_max"], 41.0);
+        assert_eq!(outcome.cell(Contender::ScxCosmos, "gap_ms_max"), "-");
+        assert!(outcome.table().contains("FAILED scx_cosmos: scx_cosmos loaded no scheduler"));
+        // The same of a contender that must run.
+        failed.contender = Contender::Stock;
+        let outcome = Outcome::new(&scenario(targets), MachineFacts::default(), vec![failed]);
+        assert!(!outcome.is_complete());
+    }
+
+    #[test]
     fn overhead_is_the_stock_schedulers_rate_over_the_contenders() {
         let rates = |contender, ring: f64, busy: f64| {
             run(contender, &[("work_per_second_ring", ring), ("work_per_second_busy", busy)])

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use steward_core::printable::printable;
 use steward_core::quantity::percent_to;
 
 use crate::figure;
@@ -24,6 +25,8 @@ const OVERHEAD: &str = "overhead_ratio";
 const KEPT: &str = "results";
 /// Nobody's film plays in a scenario without this metric.
 const WORST_SECOND: &str = "frames_per_second_min";
+/// How many characters of an error the page has.
+const ERROR_MAX: usize = 600;
 
 /// Reads `NAME/result.json` of every scenario below `reports`, by name.
 ///
@@ -417,14 +420,35 @@ fn section(text: &mut String, outcome: &Outcome, has_picture: bool) {
     }
     for (contender, errors) in &outcome.failures {
         for error in errors {
-            let first = error.lines().next().unwrap_or_default();
-            let _ = writeln!(text, "- a run of {contender} does not count: {first}");
+            let _ = writeln!(text, "- a run of {contender} does not count: {}", flowed(error));
         }
     }
     for reason in outcome.skipped.values() {
         let _ = writeln!(text, "- {}", reason.lines().next().unwrap_or_default());
     }
     numbers(text, outcome);
+}
+
+/// An error on one line, without what colours a terminal; of a long one its beginning and its end, where the reason is.
+fn flowed(error: &str) -> String {
+    let mut plain = String::with_capacity(error.len());
+    let mut characters = error.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            // A sequence ends with its first letter (ECMA-48, 5.4).
+            '\u{1b}' => _ = characters.by_ref().find(|end| matches!(end, '@'..='Z' | '\\'..='~')),
+            other => plain.push(other),
+        }
+    }
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    let line = printable(&words.join(" ")).into_owned();
+    let count = line.chars().count();
+    if count <= ERROR_MAX {
+        return line;
+    }
+    let begin: String = line.chars().take(ERROR_MAX / 3).collect();
+    let end: String = line.chars().skip(count - (ERROR_MAX - ERROR_MAX / 3)).collect();
+    format!("{begin} ... {end}")
 }
 
 fn capitalised(words: &str) -> String {
@@ -534,6 +558,22 @@ mod tests {
         outcome.worst.get_mut(&Contender::Steward).unwrap().insert(WORST_SECOND.into(), 24.0);
         outcome.failures.insert(Contender::Steward, vec!["it broke".into()]);
         assert_eq!(film_cell(&outcome, Contender::Steward), "25 / - / - (24 / - / -), 1 of 2 runs");
+    }
+
+    #[test]
+    fn what_another_projects_scheduler_said_when_it_loaded_nothing_is_told_whole_and_on_one_line() {
+        let mut outcome = with_films();
+        let said = "scx_cosmos loaded no scheduler; what it said:\n17:55 \u{1b}[0m\u{1b}[34m[INFO] \u{1b}[0mflags: 0x36\n\
+                    Error: Failed to load BPF program\n\nCaused by:\n    Invalid argument (os error 22)\n";
+        outcome.failures.insert(Contender::ScxCosmos, vec![said.into()]);
+        let mut text = String::new();
+        section(&mut text, &outcome, false);
+        let line = "- a run of scx_cosmos does not count: scx_cosmos loaded no scheduler; what it said: 17:55 [INFO] flags: \
+                    0x36 Error: Failed to load BPF program Caused by: Invalid argument (os error 22)";
+        assert!(text.lines().any(|told| told == line), "{text}");
+        let long = flowed(&format!("it said {} and ended", "much\n".repeat(1000)));
+        assert!(long.starts_with("it said much much") && long.ends_with("much and ended"), "{long}");
+        assert!(long.chars().count() <= ERROR_MAX + 5, "{long}");
     }
 
     #[test]
