@@ -3,9 +3,9 @@
 //!
 //! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those
 //! calls took and what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`,
-//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `churn`, `shows`, `removals`, `descriptors`, and
-//! `clients`, in which seven users more do what user 1000 does. `SCENARIO:METHOD` has user 1001 call another method
-//! than `ListSpecs`.
+//! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `churn`, `shows`, `removals`, `descriptors`,
+//! `clients`, in which seven users more do what user 1000 does, and `all-clients`, in which root does so too: the
+//! daemon then has more than 1,024 descriptors. `SCENARIO:METHOD` has user 1001 call another method than `ListSpecs`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -19,8 +19,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 const ATTACKER: u32 = 1000;
 const BYSTANDER: u32 = 1001;
-/// Who helps the attacker in `clients`.
-const HELPERS: std::ops::Range<u32> = 1002..1009;
+/// Who helps the attacker in `clients`; in `all-clients` root does too, for whom connections are kept.
+const HELPERS: [u32; 7] = [1002, 1003, 1004, 1005, 1006, 1007, 1008];
+const ROOT: u32 = 0;
 /// With those of all eight, nearly as many connections as there may be beside those kept for root and the owner.
 const CLIENTS_EACH: usize = 55;
 /// As in the report that this was written for.
@@ -43,7 +44,7 @@ fn main() -> anyhow::Result<()> {
         ["attack", scenario] => attack(scenario),
         [] => bail!(
             "besieged SCENARIO[:METHOD]...: quiet forecasts events monitor subordinates files mounts releases ends \
-             cgroups churn shows removals descriptors clients"
+             cgroups churn shows removals descriptors clients all-clients"
         ),
         _ => words.iter().try_for_each(|scenario| measure(scenario)),
     }
@@ -80,9 +81,13 @@ fn measure(asked: &str) -> anyhow::Result<()> {
         map_users(&mut attacker)?;
     }
     print!("{}", wait_for(&mut attacker)?.replace("ready\n", ""));
-    let helpers = if scenario == "clients" { HELPERS } else { 0..0 };
+    let helpers = match scenario {
+        "clients" => HELPERS.to_vec(),
+        "all-clients" => [&HELPERS[..], &[ROOT]].concat(),
+        _ => Vec::new(),
+    };
     let mut helpers: Vec<Child> =
-        helpers.map(|uid| own(uid, &["attack", scenario])).collect::<Result<_, _>>()?;
+        helpers.into_iter().map(|uid| own(uid, &["attack", scenario])).collect::<Result<_, _>>()?;
     for helper in &mut helpers {
         wait_for(helper)?;
     }
@@ -219,7 +224,7 @@ fn attack(scenario: &str) -> anyhow::Result<()> {
         "mounts" => mounts(),
         "releases" => releases(),
         "ends" => ends(),
-        "clients" => clients(),
+        "clients" | "all-clients" => clients(),
         "cgroups" => cgroups(),
         "churn" => churn(),
         "shows" => shows(),
