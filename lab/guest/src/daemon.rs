@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use steward_lab_guest::StewardSetup;
 
-use crate::scheduler::{self, wait};
+use crate::scheduler::{self, Loaded, wait};
 
 const DAEMON: &str = "/usr/sbin/stewardd";
 const CLIENT: &str = "/usr/bin/steward";
@@ -24,8 +24,8 @@ const CALIBRATION_PATIENCE: Duration = Duration::from_secs(300);
 pub struct Daemon {
     child: Child,
     log: PathBuf,
-    /// Unless it was told to use another mechanism.
-    loads_scheduler: bool,
+    /// What it has loaded, unless it was told to use another mechanism.
+    loaded: Option<Loaded>,
 }
 
 impl Daemon {
@@ -54,10 +54,13 @@ impl Daemon {
             .stderr(output)
             .spawn()
             .with_context(|| format!("cannot start {DAEMON}"))?;
-        let mut daemon = Daemon { child, log, loads_scheduler: setup.mechanism.is_none() };
-        let ready = daemon.wait_until_ready(&socket).and_then(|()| daemon.is_in_force());
+        let mut daemon = Daemon { child, log, loaded: None };
+        let ready = daemon.wait_until_ready(&socket).and_then(|()| {
+            let loads = setup.mechanism.is_none();
+            loads.then(Loaded::now).transpose()
+        });
         match ready {
-            Ok(()) => Ok(daemon),
+            Ok(loaded) => Ok(Daemon { loaded, ..daemon }),
             Err(error) => {
                 let log = daemon.log();
                 // The reason why it did not start matters more than how it then stopped.
@@ -67,12 +70,13 @@ impl Daemon {
         }
     }
 
-    /// Checks that its scheduler is loaded, if it was not told to do without.
+    /// Checks that the scheduler that it had loaded when it was ready is the one in force, if it was not told to do
+    /// without.
     ///
     /// # Errors
-    /// When none is.
-    pub fn is_in_force(&self) -> Result<()> {
-        if self.loads_scheduler { scheduler::is_loaded() } else { Ok(()) }
+    /// As [`Loaded::is_still_in_force`].
+    pub fn is_still_in_force(&self) -> Result<()> {
+        self.loaded.map_or(Ok(()), Loaded::is_still_in_force)
     }
 
     /// What it has logged so far (the last 20 kB).
@@ -121,6 +125,14 @@ pub fn status(directory: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("`{CLIENT} status --json` printed: {text}"))
 }
 
+/// Whether a status says that the daemon loaded its scheduler again, and why it had to.
+pub fn loaded_again(status: &Value) -> Option<String> {
+    let mechanism = &status["cpu"]["mechanism"];
+    let times = mechanism["restarts"].as_u64().filter(|times| *times > 0)?;
+    let reason = mechanism["exit_reason"].as_str().unwrap_or("not known");
+    Some(format!("stewardd loaded its scheduler again ({times} times); why the last one ended: {reason}"))
+}
+
 /// What `steward events` says: who was admitted, refused, revoked, and why (the last 40 kB).
 ///
 /// # Errors
@@ -164,4 +176,21 @@ fn ask(directory: &Path, arguments: &[&str], patience: Duration) -> Result<Strin
 /// The last `most` bytes of a text.
 fn tail(text: &[u8], most: usize) -> String {
     String::from_utf8_lossy(&text[text.len().saturating_sub(most)..]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_scheduler_that_was_loaded_again_is_told_with_why_it_had_to_be() {
+        let status = |mechanism| json!({ "cpu": { "mechanism": mechanism } });
+        assert_eq!(loaded_again(&status(json!({ "restarts": 0 }))), None);
+        let told = loaded_again(&status(json!({ "restarts": 2, "exit_reason": "runnable task stall" })));
+        let expected =
+            "stewardd loaded its scheduler again (2 times); why the last one ended: runnable task stall";
+        assert_eq!(told.as_deref(), Some(expected));
+    }
 }

@@ -95,8 +95,9 @@ impl Findings {
 
     /// Asks the daemon about itself, while what it manages still runs.
     fn ask_daemon(&mut self, daemon: &Daemon, directory: &Path) {
-        self.add(daemon.is_in_force().context("during the run"));
+        self.add(daemon.is_still_in_force().context("during the run"));
         self.status = self.add(daemon::status(directory));
+        self.errors.extend(self.status.as_ref().and_then(daemon::loaded_again));
         self.decisions = self.add(daemon::decisions(directory));
     }
 
@@ -138,8 +139,8 @@ fn carry_out(index: usize, run: &Run, records: &mut Records) -> Result<()> {
     if let Some(daemon) = &daemon {
         findings.ask_daemon(daemon, &directory);
     }
-    if other.is_some() {
-        findings.add(scheduler::is_loaded().context("during the run"));
+    if let Some(other) = &other {
+        findings.add(other.is_still_in_force().context("during the run"));
     }
     for running in &mut programs {
         findings.add(running.stop());

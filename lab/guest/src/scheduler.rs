@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
+/// How often the kernel has put a scheduler in force since it booted.
+const TIMES_LOADED: &str = "/sys/kernel/sched_ext/enable_seq";
 const START_PATIENCE: Duration = Duration::from_secs(60);
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -17,6 +19,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(60);
 pub struct Holder {
     child: Child,
     program: String,
+    loaded: Loaded,
 }
 
 impl Holder {
@@ -43,7 +46,16 @@ impl Holder {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        Ok(Holder { child, program: program.to_owned() })
+        let loaded = Loaded::now()?;
+        Ok(Holder { child, program: program.to_owned(), loaded })
+    }
+
+    /// Checks that the scheduler that it had loaded when it was started is the one in force.
+    ///
+    /// # Errors
+    /// As [`Loaded::is_still_in_force`].
+    pub fn is_still_in_force(&self) -> Result<()> {
+        self.loaded.is_still_in_force()
     }
 
     /// Ends the program and checks that the kernel is back on its default scheduler.
@@ -59,12 +71,54 @@ impl Holder {
 ///
 /// # Errors
 /// Says what the kernel reports instead, and what its log says of why.
-pub fn is_loaded() -> Result<()> {
+fn is_loaded() -> Result<()> {
     match state().as_str() {
         "enabled" => Ok(()),
         state => {
             bail!("no scheduler is loaded: {STATE} reads `{state}`; the kernel's log:\n{}", kernel_log())
         }
+    }
+}
+
+/// A scheduler that was in force at some moment. Who holds one may load it anew where the kernel has taken it out, so
+/// that one is in force at the end says nothing of what was between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// How often the kernel had put a scheduler in force by then.
+    times: u64,
+}
+
+impl Loaded {
+    /// The one that is in force now.
+    ///
+    /// # Errors
+    /// When none is, or when the kernel does not count them.
+    pub fn now() -> Result<Loaded> {
+        is_loaded()?;
+        let text = fs::read_to_string(TIMES_LOADED).with_context(|| format!("cannot read {TIMES_LOADED}"))?;
+        let times = text.trim().parse().with_context(|| format!("{TIMES_LOADED} reads `{text}`"))?;
+        Ok(Loaded { times })
+    }
+
+    /// Checks that it is the one that is in force now.
+    ///
+    /// # Errors
+    /// When none is, or another one: the kernel took it out, and it was loaded anew; with what the kernel's log says.
+    pub fn is_still_in_force(self) -> Result<()> {
+        self.is_the_same_as(Loaded::now()?, kernel_log)
+    }
+
+    fn is_the_same_as(self, at_the_end: Loaded, log: impl Fn() -> String) -> Result<()> {
+        if self == at_the_end {
+            return Ok(());
+        }
+        bail!(
+            "the scheduler was taken out during the run and loaded again: {TIMES_LOADED} was {} when the run began, and \
+             is {} at its end; the kernel's log:\n{}",
+            self.times,
+            at_the_end.times,
+            log()
+        )
     }
 }
 
@@ -140,5 +194,23 @@ fn state() -> String {
     match fs::read_to_string(STATE) {
         Ok(text) => text.trim().to_owned(),
         Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheduler_that_was_loaded_anew_is_not_the_one_that_was_in_force() {
+        let (first, log) = (Loaded { times: 1 }, || "runnable task stall".to_owned());
+        assert!(first.is_the_same_as(Loaded { times: 1 }, log).is_ok());
+        let error = first.is_the_same_as(Loaded { times: 2 }, log).unwrap_err().to_string();
+        assert!(
+            error.starts_with("the scheduler was taken out during the run and loaded again: "),
+            "{error}"
+        );
+        assert!(error.contains("was 1 when the run began, and is 2 at its end"), "{error}");
+        assert!(error.ends_with("runnable task stall"), "{error}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use steward_lab_guest::Seen;
 
 use crate::metrics::{
@@ -103,6 +104,13 @@ pub fn machine_metrics(seen: &Seen) -> Metrics {
     metrics
 }
 
+/// What Steward said about its scheduler at the end of a run (`steward status --json`): `scheduler_restarts`, how often
+/// it had to load it again.
+pub fn scheduler_metrics(status: Option<&Value>) -> Metrics {
+    let restarts = status.and_then(|status| status["cpu"]["mechanism"]["restarts"].as_f64());
+    restarts.map(|restarts| ("scheduler_restarts".to_owned(), restarts)).into_iter().collect()
+}
+
 /// What programs of one row did together, where there are several: `work_per_second_total_NAME`, its part of what all
 /// rows did, `work_share_NAME`, and of all rows `work_per_second_total`.
 fn totals(programs: &[(String, Metrics)]) -> Metrics {
@@ -182,6 +190,13 @@ mod tests {
         let growing = machine_metrics(&seen((1..=8).map(|index| index * 1024).collect()));
         assert_eq!(growing["daemon_memory_growth_ratio"], 7.5 / 3.5);
         assert!(!machine_metrics(&seen(vec![4096; 7])).contains_key("daemon_memory_growth_ratio"));
+    }
+
+    #[test]
+    fn how_often_the_scheduler_was_loaded_again_is_a_number_of_stewards_runs() {
+        let status = serde_json::json!({ "cpu": { "mechanism": { "kind": "sched_ext", "restarts": 2 } } });
+        assert_eq!(scheduler_metrics(Some(&status))["scheduler_restarts"], 2.0);
+        assert!(scheduler_metrics(None).is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use steward_lab_guest::{PLAN_PATH, PROGRAM_DIRECTORY, Plan, Record, Run, Seen};
+use steward_lab_guest::{PLAN_PATH, PROGRAM_DIRECTORY, Plan, Record, Run};
 use steward_machine::{GuestFile, KernelChoice, MachineConfig};
 
 use crate::measure;
@@ -310,7 +310,9 @@ impl<'a> Listener<'a> {
                 (output.ended, output.cpu_ms, output.notes, output.memory) = (ended, cpu_ms, notes, memory);
             }
             Record::Finished { run, start_ms, end_ms, error, status, decisions, log, seen } => {
-                if let Some(outcome) = self.finish(run, (start_ms, end_ms), error, &seen) {
+                let machine = [measure::machine_metrics(&seen), measure::scheduler_metrics(status.as_ref())];
+                let machine = machine.into_iter().flatten().collect();
+                if let Some(outcome) = self.finish(run, (start_ms, end_ms), error, machine) {
                     self.outcomes.push(RunOutcome { status, decisions, log, ..outcome });
                 }
             }
@@ -338,13 +340,13 @@ impl<'a> Listener<'a> {
         Some(format!("{}: {}{point}, {} of {all}", self.scenario.id, planned.contender, planned.repeat))
     }
 
-    /// Measures a run; `None` for one that only prepared the machine.
+    /// Measures a run, of whose machine as a whole these numbers are known; `None` for one that only prepared it.
     fn finish(
         &mut self,
         run: usize,
         (start_ms, end_ms): (f64, f64),
         error: Option<String>,
-        seen: &Seen,
+        machine: Metrics,
     ) -> Option<RunOutcome> {
         let (planned, text) = (self.plan.runs.get(run)?, self.describe(run)?);
         self.finished = self.finished.max(run + 1);
@@ -367,7 +369,7 @@ impl<'a> Listener<'a> {
         let point = self.scenario.points.iter().find(|point| planned.point.as_ref() == Some(&point.label));
         let scenario = point.map_or(self.scenario, |point| &point.scenario);
         let mut measured = measure::measure(scenario, start_ms, end_ms, &self.outputs);
-        measured.metrics.extend(measure::machine_metrics(seen));
+        measured.metrics.extend(machine);
         let error = error.or_else(|| self.unprepared.clone()).or_else(|| not_executed(&self.outputs));
         let error = error.or_else(|| measured.errors.first().cloned());
         match &error {
@@ -495,6 +497,8 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
+    use steward_lab_guest::Seen;
+
     use super::*;
 
     #[test]

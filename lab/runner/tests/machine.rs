@@ -90,6 +90,34 @@ fn a_program_that_cannot_be_started_fails_its_run_and_says_why() {
     assert!(outcome.failures[&Contender::Stock][0].contains("no-such-program"), "{:?}", outcome.failures);
 }
 
+/// Somebody takes the scheduler out, and loads it anew: one is in force at the end.
+const LOADED_ANEW: &str = r#"
+title = "A scheduler that goes and comes"
+duration = "4s"
+repeat = 1
+contenders = ["null-scheduler"]
+[machine]
+cpus = 1
+memory = "256M"
+icount_shift = 4
+[[program]]
+name = "anew"
+command = "sh -c 'killall -9 null-scheduler; until /lab/bin/null-scheduler; do sleep 0.1; done'"
+start = "1s"
+"#;
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn a_run_in_which_the_scheduler_was_taken_out_and_loaded_again_does_not_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("small.toml");
+    std::fs::write(&path, LOADED_ANEW).unwrap();
+    let outcome = run_scenario(&path, &RunOptions { quiet: true, ..RunOptions::default() }).unwrap();
+    assert!(!outcome.is_complete());
+    let failure = &outcome.failures[&Contender::NullScheduler][0];
+    assert!(failure.contains("taken out during the run and loaded again"), "{failure}");
+}
+
 /// A key after a pause in which two hogs needed more memory than there is.
 const KEYS: &str = r#"
 title = "A key and two hogs"
