@@ -10,6 +10,7 @@ mod crowds;
 mod domains;
 mod holds;
 mod interactive;
+mod plain;
 mod programs;
 mod requests;
 mod shares;
@@ -94,6 +95,8 @@ const CHECKS: &[Check] = &[
     ("affinity-moves-a-reservation", 2, system::affinity),
     ("changing-a-task-from-another-cpu-keeps-nobody-waiting-there", 2, system::changed_from_elsewhere),
     ("who-loses-a-reservation-waits-where-it-may-run", 2, interactive::back_where_it_may_run),
+    ("loops-and-a-film-without-specifications-go-on", 2, plain::loops_and_a_film),
+    ("a-real-time-loop-on-one-cpu-stops-nobody", 2, plain::beside_a_real_time_loop),
 ];
 
 /// Those that take more than half a minute of the machine's clock each. They run where they are named, in a machine

@@ -23,8 +23,7 @@ impl Transcript {
     }
 
     /// On that many CPUs. One where a second would show nothing: on two, loading the scheduler costs the host twice as
-    /// much. And one where loops keep all of them busy for long: of two with counted instructions, this QEMU may then
-    /// let one stand still until the kernel takes the scheduler out.
+    /// much.
     pub fn on(cpus: u32, script: &str) -> Self {
         let config = MachineConfig { cpus, ..counted(MachineConfig::default().memory_mib) };
         Self::in_machine(config, script)
