@@ -1,5 +1,6 @@
 //! Steward beside systemd, on a real kernel.
 
+use libsteward::api::MechanismKind;
 use steward_machine::{GuestFile, MachineConfig};
 
 use crate::check;
@@ -22,6 +23,8 @@ fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_w
         let is_there = |figure: &&str| text.lines().any(|line| line.starts_with(*figure));
         assert!(figures.iter().all(is_there), "{section} is not {figures:?}:\n{text}");
     };
+    let in_the_kernel = || told.text("as-it-ships-in-the-kernel");
+    let sections = ["as-it-ships", "as-it-ships-killed", "as-it-ships-beside-another-manager"];
     check(&[
         ("the-unit-that-ships-starts-and-nothing-is-changed", &|| {
             has("started", &["exit code 0", "handed-out: memory pids", "web: none"]);
@@ -59,6 +62,19 @@ fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_w
                 "stopped",
                 &["exit code 0", "web: 100", "web-memory: max", "user-disk: default 50", "plain: 20"],
             );
+        }),
+        ("the-unit-that-ships-may-load-the-scheduler-also-when-it-was-killed", &|| {
+            let told = sections.map(|section| told.status(section));
+            for (section, status) in sections.iter().zip(&told) {
+                let mechanism = &status.cpu.mechanism;
+                assert_eq!(mechanism.kind, Some(MechanismKind::SchedExt), "{section}: {mechanism:?}");
+                assert_eq!(mechanism.restarts, 0, "{section}: {mechanism:?}");
+            }
+            assert_ne!(told[0].pid, told[1].pid, "it was killed");
+            assert_eq!(told[1].pid, told[2].pid, "who takes over from process 1 starts nothing anew");
+            has("as-it-ships-in-the-kernel", &["enabled", "steward", "ActiveState=active", "NRestarts=1"]);
+            let unit = in_the_kernel();
+            assert!(unit.lines().any(|line| line == "DropInPaths="), "it is not as it ships:\n{unit}");
         }),
     ]);
 }

@@ -100,3 +100,23 @@ try systemctl stop stewardd
 all
 say user-disk /sys/fs/cgroup/user.slice/io.weight
 say plain /sys/fs/cgroup/system.slice/plain.service/cpu.weight
+
+# The unit as it ships: what it may do suffices to load the scheduler, also when it is started anew. A busy host may be
+# slower than systemd's own patience with a start.
+rm /etc/systemd/system/stewardd.service.d/test.conf
+mkdir -p /etc/systemd/system.conf.d
+printf '[Manager]\nDefaultTimeoutStartSec=600\n' >/etc/systemd/system.conf.d/test.conf
+systemctl daemon-reexec
+section as-it-ships
+systemctl start stewardd
+steward status --json
+section as-it-ships-killed
+systemctl kill --kill-whom=main --signal=KILL stewardd
+wait_for 'systemctl show stewardd | grep -q NRestarts=1 && steward status'
+steward status --json
+section as-it-ships-beside-another-manager
+systemctl daemon-reexec
+steward status --json
+section as-it-ships-in-the-kernel
+cat $state /sys/kernel/sched_ext/root/ops
+systemctl show --property DropInPaths,ActiveState,NRestarts stewardd
