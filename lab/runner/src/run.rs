@@ -199,6 +199,7 @@ const OWN_PROGRAMS: &[&str] = &[
     "frame-player",
     "busy-loops",
     "pipe-ring",
+    "fork-exec",
     "yielders",
     "message-groups",
     "probe",
