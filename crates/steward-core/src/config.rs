@@ -267,11 +267,26 @@ mod tests {
             ("[disk]\norder = \"kep\"", "did you mean \"keep\""),
             ("[disk]\norder = 1", "a text in quotes"),
             ("[disk]\nelevator = \"bfq\"", "no key"),
+            ("[disk]\norder = \"charge\"", "is nothing that can be done with disks"),
+            ("[disk]\ndevices = \"sda\"", "write [disk.devices]"),
+            ("[disk.devices]\nsda = \"kep\"", "did you mean \"keep\""),
+            ("[disk.devices]\nsda = 1", "a text in quotes"),
         ] {
             let (config, problems) = parse(line);
             assert_eq!(config, Config::default(), "{line}");
             assert!(problems.len() == 1 && problems[0].contains(expected), "{line}: {problems:?}");
         }
+    }
+
+    #[test]
+    fn single_disks_are_read_by_name_or_number() {
+        let text = "[disk]\norder = \"keep\"\n[disk.devices]\nvda = \"charge\"\n\"eui.1\" = \"elevator\"\n";
+        let (config, problems) = parse(text);
+        assert_eq!(problems, Vec::<String>::new());
+        let of = |name, identity| config.disk.order_of(name, identity);
+        use disk::config::Order;
+        assert_eq!((of("vda", ""), of("sda", "wwid eui.1")), (Order::Charge, Order::Elevator));
+        assert_eq!(of("sdb", "8 sectors"), Order::Keep);
     }
 
     #[test]

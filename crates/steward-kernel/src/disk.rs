@@ -12,7 +12,7 @@ pub mod below;
 pub mod calibrations;
 pub mod cost;
 pub mod devices;
-pub(crate) mod elevators;
+pub mod elevators;
 pub(crate) mod ioprio;
 pub mod limit;
 pub mod measure;

@@ -1,6 +1,7 @@
 //! The disk's room: whose requests are served first, and by what devices order them.
 //!
 //! - [`knobs`]: writes priorities and what orders requests into the kernel; [`state`]: what is wanted of that.
+//! - [`known`]: what is known of disks beside what they say themselves.
 //! - `moments`: what of that is so only while somebody who is served first waits for the disk.
 //! - `counting`: what disks do for whom and who waits for them, as the kernel [counts](counts) it; `shown`: as it is
 //!   told.
@@ -12,6 +13,7 @@ pub mod counts;
 mod domains;
 mod explained;
 pub mod knobs;
+pub mod known;
 pub mod moments;
 mod programs;
 mod shown;

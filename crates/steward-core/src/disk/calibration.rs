@@ -39,14 +39,13 @@ pub struct Calibration {
     pub model: Model,
 }
 
-/// Why io.cost is nothing for a device, whatever it is found to do; `None` where it is.
+/// Why a device is not to be measured, and io.cost is nothing for it whatever it does; `None` where there is no reason.
+/// What it says of rotating is none: it is found out so.
 pub fn unsuited(device: &Device) -> Option<String> {
     let why = if device.stands_for_others {
         "it hands its requests to others, which are to be measured"
     } else if !device.queues {
         "the kernel queues no requests for it"
-    } else if device.rotational {
-        "it rotates: there an elevator orders requests, which needs no calibration"
     } else if device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME) {
         "it takes one request at a time: what is measured of several says nothing of it, and io.cost keeps nobody's queue short there"
     } else {
@@ -149,10 +148,11 @@ mod tests {
         let ssd = Device { queues: true, depth: Some(4), ..Device::default() };
         assert_eq!(unsuited(&ssd), None);
         assert_eq!(unsuited(&Device { depth: None, ..ssd.clone() }), None);
+        // As a disk of a virtual machine does, whatever it is.
+        assert_eq!(unsuited(&Device { rotational: true, ..ssd.clone() }), None);
         for (device, says) in [
             (Device { stands_for_others: true, ..ssd.clone() }, "hands its requests to others"),
             (Device { queues: false, ..ssd.clone() }, "queues no requests"),
-            (Device { rotational: true, ..ssd.clone() }, "it rotates"),
             (Device { depth: Some(1), ..ssd.clone() }, "one request at a time"),
         ] {
             assert!(unsuited(&device).is_some_and(|why| why.contains(says)), "{says}");

@@ -2,7 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::config::Order;
 use super::cost::{Lines, Model};
+
+/// What no disk that rotates comes near, reading pages far from each other, in a second: a seek and half a turn take
+/// 4 ms at the best, and of many requests at once it picks those that lie on its way, three times as many at most.
+const ROTATING_PER_SECOND_MAX: u64 = 1_000;
 
 /// A device that serves requests, with what orders them (Documentation/block/queue-sysfs.rst).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,7 +18,8 @@ pub struct Device {
     pub number: String,
     /// What tells it from one that had the same name and numbers before (`diskseq`); 0 where the kernel does not say.
     pub sequence: u64,
-    /// Whether it rotates, or says so.
+    /// Whether it says that it rotates. Many do that do not: the kernel says it of each disk of which nobody has told it
+    /// otherwise, as those of virtual machines. See [`Device::rotates`].
     pub rotational: bool,
     /// Whether it is one of those that stand for others (device-mapper, md, loop) or for memory (zram), which order
     /// nothing themselves.
@@ -40,4 +46,53 @@ pub struct Device {
     /// What its requests cost, where it was calibrated.
     #[serde(default)]
     pub model: Option<Model>,
+    /// What the machine's owner wants done with it.
+    #[serde(default)]
+    pub order: Order,
+    /// Whether it is known that this kernel has no [`BY_CLASS`](super::elevator::BY_CLASS) for it.
+    #[serde(default)]
+    pub lacks_by_class: bool,
+}
+
+impl Device {
+    /// Whether it is to be taken for a disk that rotates: by what its owner says, else by how many pages far from each
+    /// other it was found to read in a second, else by what it says itself.
+    pub fn rotates(&self) -> bool {
+        match (self.order, self.model) {
+            (Order::Elevator, _) => true,
+            (Order::Charge, _) => false,
+            (_, Some(model)) => model.read.random_per_second < ROTATING_PER_SECOND_MAX,
+            (_, None) => self.rotational,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cost::Way;
+    use super::*;
+
+    #[test]
+    fn what_the_owner_says_counts_before_what_was_found_and_that_before_what_a_disk_says_itself() {
+        let way = |random_per_second| Way {
+            bytes_per_second: 100 << 20,
+            sequential_per_second: 20_000,
+            random_per_second,
+        };
+        // What is written may be in a disk's own cache: only reading tells.
+        let model = |read| Some(Model { read: way(read), write: way(5_000) });
+        for (order, model, rotational, rotates) in [
+            (Order::Auto, None, true, true),
+            (Order::Auto, None, false, false),
+            (Order::Auto, model(3_600), true, false),
+            (Order::Auto, model(100), false, true),
+            (Order::Auto, model(400), true, true),
+            (Order::Elevator, model(3_600), false, true),
+            (Order::Charge, model(100), true, false),
+            (Order::Charge, None, true, false),
+        ] {
+            let device = Device { order, model, rotational, ..Device::default() };
+            assert_eq!(device.rotates(), rotates, "{device:?}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use steward_core::disk::config;
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::{BY_CLASS, Order};
 
@@ -47,6 +48,8 @@ fn look_at(name: &str, lines: Option<&AllLines>, roots: &Roots) -> Option<Device
     Some(Device {
         cost: lines.map(|lines| lines.of(&device_number)),
         model: None,
+        order: config::Order::Auto,
+        lacks_by_class: false,
         identity: identity(&text),
         name: name.to_owned(),
         number: device_number,

@@ -6,13 +6,14 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use steward_core::config::{CONFIG_FILE_NAME, parse_config};
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator;
 use steward_core::memory::source::{Choice, Source};
 
 use crate::cgroup::place;
 use crate::disk::calibrations::Calibrations;
-use crate::disk::devices;
+use crate::disk::{devices, elevators};
 use crate::error::KernelError;
 use crate::memory::ages::{self, NoPageAges};
 use crate::memory::slow;
@@ -190,8 +191,10 @@ impl<'a> Look<'a> {
     pub(super) fn facts(mut self) -> Facts {
         let release = self.proc("sys/kernel/osrelease").unwrap_or_default();
         let (sched_ext, memory) = (self.sched_ext(), self.memory());
-        let disks = self.disks();
-        let has_elevator = self.has_elevator(&disks, &release);
+        let mut disks = self.disks();
+        let listed = disks.iter().flat_map(|disk| &disk.elevators).map(String::as_str);
+        let has_elevator = elevators::can_be_had(elevator::BY_CLASS, listed, self.roots);
+        disks.iter_mut().for_each(|disk| disk.lacks_by_class = has_elevator == Some(false));
         let mut facts = Facts {
             realtime: self.sys("kernel/realtime").as_deref() == Some("1"),
             tick_hz: self.tick_hz(&release),
@@ -334,22 +337,15 @@ impl<'a> Look<'a> {
         let (kept, wrong) = Calibrations::read(&root.join("var/lib/steward"));
         kept.tell(&mut listed);
         self.not_seen.extend(wrong.map(|why| format!("what is known of calibrated disks: {why}")));
+        // In the same way; the daemon says what is wrong with it.
+        let path = root.join("etc/steward").join(CONFIG_FILE_NAME);
+        let text = self.read(path.clone()).unwrap_or_default();
+        let config = parse_config(&path, &text).0.disk;
+        for device in &mut listed {
+            device.order = config.order_of(&device.name, &device.identity);
+        }
         let is_told = |device: &Device| !device.stands_for_others || !device.below.is_empty();
         listed.into_iter().filter(is_told).collect()
-    }
-
-    /// Whether a disk can be given the elevator that serves classes: it is there, or the kernel loads it when asked.
-    fn has_elevator(&mut self, disks: &[Device], release: &str) -> Option<bool> {
-        let name = elevator::BY_CLASS;
-        if disks.iter().any(|disk| disk.elevators.iter().any(|elevator| elevator == name)) {
-            return Some(true);
-        }
-        let root = self.roots.proc.parent().unwrap_or(Path::new("/"));
-        let modules = root.join("lib/modules").join(release);
-        let lists = ["modules.dep", "modules.builtin"].map(|list| self.read(modules.join(list)));
-        let is_listed = |list: &str| list.lines().any(|line| line.contains(&format!("/{name}.ko")));
-        let known: Vec<bool> = lists.iter().flatten().map(|list| is_listed(list)).collect();
-        (!known.is_empty()).then(|| known.contains(&true))
     }
 
     /// Built in, loaded, or to be loaded by whoever opens the device.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use steward_core::disk::calibration;
+use steward_core::disk::config::Order;
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::{self, Choice, Need};
 use steward_core::memory::source::Source;
@@ -116,16 +118,33 @@ fn write_notes(page: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
     if facts.has_elevator == Some(false) && facts.disks.iter().any(|disk| ordered(&disk)) {
         let name = elevator::BY_CLASS;
         notes.push(format!(
-            "This kernel has no elevator {name}, neither built in nor as a module: classes and fractions count on no disk that rotates. \
-             Use a kernel with CONFIG_IOSCHED_{}.",
+            "This kernel has no elevator {name}, neither built in nor as a module: on disks that rotate interactive programs come first \
+             by {}, and neither what is in the background nor fractions of domains count. Use a kernel with CONFIG_IOSCHED_{}.",
+            elevator::SECOND,
             name.to_uppercase()
         ));
     }
+    notes.extend(says_that_it_rotates(&facts.disks));
     notes.extend(facts.not_seen.iter().map(|what| format!("Not seen: {what}.")));
     if !notes.is_empty() {
         writeln!(page)?;
     }
     notes.iter().try_for_each(|note| write_wrapped(page, 0, note))
+}
+
+/// What to do about disks that may say wrongly that they rotate: those of virtual machines do whatever they are.
+fn says_that_it_rotates(disks: &[Device]) -> Option<String> {
+    let is_doubtful = |disk: &&Device| {
+        let by_itself = disk.model.is_none() && disk.order == Order::Auto && disk.rotational;
+        by_itself && !disk.stands_for_others && calibration::unsuited(disk).is_none()
+    };
+    let names: Vec<&str> = disks.iter().filter(is_doubtful).map(|disk| disk.name.as_str()).collect();
+    let example = names.first()?;
+    Some(format!(
+        "Taken for disks that rotate, because they say so, as many do that do not (in virtual machines all): {}. Whether they do is \
+         found by `sudo steward disk calibrate {example}`, or say it below [disk.devices] in steward.toml.",
+        names.join(", ")
+    ))
 }
 
 /// The facts that a person or a bug report wants, with their names.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::memory::ages::NoPageAges;
 use crate::roots::with_files;
+use steward_core::disk::config::Order;
 use steward_core::disk::cost::{Lines, Model, Way};
 use steward_core::disk::device::Device;
 use steward_core::memory::source::Source;
@@ -127,8 +128,37 @@ fn a_kernel_without_the_elevator_is_said_to_have_none_where_a_disk_would_need_it
         diagnose(Facts { disks: vec![disk(rotational)], has_elevator, ..complete() }).to_string()
     };
     assert!(page(true, Some(false)).contains("This kernel has no elevator bfq"));
+    let lacking = Device { lacks_by_class: true, ..disk(true) };
+    let told = diagnose(Facts { disks: vec![lacking], has_elevator: Some(false), ..complete() }).to_string();
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    for says in ["interactive programs come first by mq-deadline", "and mq-deadline with 128 then"] {
+        assert!(told.contains(says), "{told}");
+    }
     for (rotational, has_elevator) in [(false, Some(false)), (true, Some(true)), (true, None)] {
         assert!(!page(rotational, has_elevator).contains("no elevator bfq"));
+    }
+}
+
+#[test]
+fn a_disk_that_may_say_wrongly_that_it_rotates_is_named_until_it_is_known() {
+    let disk = |depth| Device {
+        name: "vda".into(),
+        rotational: true,
+        queues: true,
+        depth: Some(depth),
+        ..Device::default()
+    };
+    let page = |disk| diagnose(Facts { disks: vec![disk], ..complete() }).to_string();
+    assert!(page(disk(256)).contains("`sudo steward disk calibrate vda`"), "{}", page(disk(256)));
+    let way = Way { bytes_per_second: 100, sequential_per_second: 99, random_per_second: 99 };
+    for known in [
+        // It cannot be calibrated.
+        disk(1),
+        Device { rotational: false, ..disk(256) },
+        Device { model: Some(Model { read: way, write: way }), ..disk(256) },
+        Device { order: Order::Elevator, ..disk(256) },
+    ] {
+        assert!(!page(known.clone()).contains("Taken for disks that rotate"), "{}", page(known));
     }
 }
 

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use libsteward::{Client, api};
 use serde::Serialize;
 use steward_core::disk::calibration::{self, Calibration};
+use steward_core::disk::device::Device;
 use steward_core::quantity::format_size;
 use steward_kernel::Roots;
 use steward_kernel::disk::below::device_of_file;
@@ -51,8 +52,8 @@ pub struct KnownDisk {
 
 /// Measure what a disk does, so that its time can be handed out among domains
 ///
-/// For disks that do not rotate: classes and fractions of domains count there once the disk is calibrated. For half a
-/// minute at most, a file without a name is written and read on a file system of the disk, which is gone at the end,
+/// Tells whether the disk rotates, whatever it says of itself, and what requests cost it: on one that does not, classes and
+/// fractions of domains count once it is calibrated. For half a minute at most, a file without a name is written and read on a file system of the disk, which is gone at the end,
 /// however that comes about; nothing is written to the device itself. Wants the disk for itself. What was found is kept
 /// in disks.json of the state directory, and is in force at once. Needs root.
 #[derive(Debug, Args)]
@@ -139,6 +140,18 @@ fn forget(socket: &Path, arguments: &KnownDisk) -> anyhow::Result<()> {
     print(&format!("{} ({}) is forgotten; {when}.\n", forgotten.name, forgotten.identity))
 }
 
+/// What follows from what was found, where that is another thing than to charge for requests.
+fn by_what_it_is_ordered(found: &Device) -> &'static str {
+    match (found.rotates(), found.rotational) {
+        (true, true) => "It rotates: an elevator orders its requests, as before.\n",
+        (true, false) => {
+            "It is as slow as a disk that rotates, though it says that it does not: an elevator orders its requests.\n"
+        }
+        (false, true) => "It says that it rotates, and does not: no elevator is given to it.\n",
+        (false, false) => "",
+    }
+}
+
 fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()> {
     let roots = Roots::default();
     let said = |why: String| anyhow!(why);
@@ -148,7 +161,8 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
     if let Some(why) = calibration::unsuited(&device) {
         bail!("{name} is not to be calibrated: {why}");
     }
-    if device.cost.is_none() {
+    // Of one that says that it rotates it is worth knowing whether it does.
+    if device.cost.is_none() && !device.rotational {
         bail!(
             "this kernel has no io.cost (CONFIG_BLK_CGROUP_IOCOST): a calibration of {name} would be for nothing"
         );
@@ -194,6 +208,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
             "It has no number of its own: what was found will be taken to be true of any disk of this kind and size.\n",
         );
     }
+    text.push_str(by_what_it_is_ordered(&Device { model: Some(model), ..device }));
     let file = calibrations::file(state_directory);
     text.push_str(&format!("It is kept in {}; {when}.\n", file.display()));
     print(&text)

@@ -112,10 +112,8 @@ impl Daemon {
 
     /// Which disks are to be charged, and which are left to somebody else.
     fn look_at_costs(&self, devices: &[Device], wanted: &mut OfDomains) {
-        if self.settings.config.disk.order == Order::Keep {
-            return;
-        }
-        for device in devices.iter().filter(|device| !device.stands_for_others) {
+        let is_looked_at = |device: &&Device| !device.stands_for_others && device.order != Order::Keep;
+        for device in devices.iter().filter(is_looked_at) {
             wanted.any_charged |= device.cost.as_ref().is_some_and(Lines::is_on);
             if let Choice::Charge(model) = elevator::choose(device, Need::default()) {
                 let charged = Charged { sequence: device.sequence, model };

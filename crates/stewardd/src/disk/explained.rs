@@ -13,11 +13,11 @@ use crate::daemon::Daemon;
 impl Daemon {
     /// The disks that were calibrated, and are there.
     pub(crate) fn calibrated_disks(&self) -> Vec<api::CalibratedDisk> {
-        if self.disk.calibrations.disks.is_empty() {
+        if self.disk.known.calibrations.disks.is_empty() {
             return Vec::new();
         }
         let shown = |device: &Device| {
-            let calibration = self.disk.calibrations.of(device)?;
+            let calibration = self.disk.known.calibrations.of(device)?;
             let standing = device.cost.as_ref().map(|lines| lines.standing(device.model.as_ref()));
             Some(api::CalibratedDisk {
                 name: device.name.clone(),

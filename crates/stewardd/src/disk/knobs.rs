@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use steward_core::disk::Limit;
+use steward_core::disk::config;
 use steward_core::disk::cost::Model;
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::{self, Choice, First, Need, Order};
@@ -20,6 +21,7 @@ use steward_kernel::disk::{cost, limit, weight};
 use steward_kernel::journal::{JournalError, SharedJournal};
 
 use super::counts::{Counter, Counts};
+use super::known::Known;
 use super::moments::{Moments, Target, Watcher};
 use crate::files::journal::OwnJournal;
 
@@ -48,6 +50,8 @@ pub struct Wanted {
     pub lost: u64,
     /// The disks, by name, that are to take all that is written to them: what memory is taken by goes there.
     pub written_freely: BTreeSet<String>,
+    /// What is known of disks, where any are to be ordered or to take all that is written.
+    pub known: Known,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
     pub heirs: BTreeMap<TaskId, Priority>,
 }
@@ -258,11 +262,22 @@ impl Work<'_> {
         }
     }
 
+    /// The disks, with what is known of them; `None` where they cannot be read, which is a fault.
+    fn devices(&mut self, known: &Known) -> Option<Vec<Device>> {
+        match devices::list(self.roots) {
+            Ok(mut devices) => {
+                known.tell(&mut devices);
+                Some(devices)
+            }
+            Err(error) => {
+                self.faults.push(error.to_string());
+                None
+            }
+        }
+    }
+
     fn order(&mut self, state: &mut State, wanted: &Wanted) {
-        let devices = match devices::list(self.roots) {
-            Ok(devices) => devices,
-            Err(error) => return self.faults.push(error.to_string()),
-        };
+        let Some(devices) = self.devices(&wanted.known) else { return };
         let there: BTreeSet<(String, u64)> = devices.iter().map(identity).collect();
         state.ordered.retain(|device, _| there.contains(device));
         state.refused.retain(|device, _| there.contains(device));
@@ -293,15 +308,14 @@ impl Work<'_> {
         if wanted.written_freely.is_empty() && state.freely.is_empty() {
             return;
         }
-        let devices = match devices::list(self.roots) {
-            Ok(devices) => devices,
-            Err(error) => return self.faults.push(error.to_string()),
-        };
+        let Some(devices) = self.devices(&wanted.known) else { return };
         let there: BTreeSet<(String, u64)> = devices.iter().map(identity).collect();
         state.freely.retain(|device, _| there.contains(device));
         for device in &devices {
             let key = identity(device);
-            match (wanted.written_freely.contains(&device.name), state.freely.get(&key).copied()) {
+            let is_wanted =
+                wanted.written_freely.contains(&device.name) && device.order != config::Order::Keep;
+            match (is_wanted, state.freely.get(&key).copied()) {
                 (true, None) => self.write_one_freely(state, device),
                 // Not beside an elevator with which the kernel would not hold back either.
                 (false, Some(number)) if device.elevator != elevator::BY_CLASS => {
@@ -335,7 +349,17 @@ impl Work<'_> {
 
     fn order_one(&mut self, state: &mut State, device: &Device, need: Need) {
         let key = identity(device);
-        let Choice::Order(order) = elevator::choose(device, need) else { return };
+        let Choice::Order(order) = elevator::choose(device, need) else {
+            // It is known better by now.
+            state.refused.remove(&key);
+            if let Some((_, ordered)) = state.ordered.remove(&key) {
+                if let Some(moments) = state.told() {
+                    moments.remove_device(&device.name);
+                }
+                self.restore(&ordered);
+            }
+            return;
+        };
         if state.refused.contains_key(&key) {
             return;
         }
@@ -358,8 +382,8 @@ impl Work<'_> {
             }
             None => {}
         }
-        match devices::order(self.journal, device, &order, self.roots) {
-            Ok(ordered) => {
+        match or_second(order, |order| devices::order(self.journal, device, order, self.roots)) {
+            Ok((order, ordered)) => {
                 tracing::info!(
                     decision = "disk-ordered",
                     device = device.name,
@@ -372,7 +396,7 @@ impl Work<'_> {
                 state.ordered.insert(key, (need, ordered));
             }
             Err(error) => {
-                let elevator = order.elevator;
+                let elevator = elevator::BY_CLASS;
                 let sentence = format!(
                     "{}: classes of disk requests count for nothing there: {error}; build or load the kernel's elevator {elevator} (modprobe \
                      {elevator}), or write order = \"keep\" below [disk] in steward.toml",
@@ -522,6 +546,23 @@ impl Work<'_> {
 const NO_WEIGHTS: &str = "classes and fractions of domains count for nothing: no disk of this machine has the elevator BFQ, which divides \
                           a disk's time by weights, or is calibrated (steward doctor says of each why)";
 
+/// Orders a device so, or by the second choice where the kernel has not the first; with which of them.
+fn or_second<T>(
+    first: Order,
+    order: impl Fn(&Order) -> Result<T, JournalError>,
+) -> Result<(Order, T), JournalError> {
+    match order(&first) {
+        Ok(done) => Ok((first, done)),
+        // So says the kernel of an elevator that it has not, and finds no module of (elevator_change()).
+        Err(JournalError::Kernel(error)) if error.errno() == Some(libc::EINVAL) => {
+            let second = first.without_by_class();
+            let outcome = order(&second).map(|done| (second, done));
+            outcome.map_err(|_| JournalError::Kernel(error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// What tells a device from a later one of its name.
 fn identity(device: &Device) -> (String, u64) {
     (device.name.clone(), device.sequence)
@@ -531,7 +572,9 @@ fn identity(device: &Device) -> (String, u64) {
 mod tests {
     use std::os::unix::fs::MetadataExt;
 
+    use steward_core::disk::calibration::Calibration;
     use steward_core::disk::cost::Way;
+    use steward_kernel::KernelError;
 
     use super::*;
 
@@ -623,6 +666,74 @@ mod tests {
         assert_eq!(now("io.cost.model"), "8:0 ctrl=auto");
         assert_eq!(now("steward.a/io.weight"), "default 100");
         assert_eq!(journal.as_ref().expect("a journal").outstanding(), 0);
+    }
+
+    #[test]
+    fn a_disk_that_is_found_not_to_rotate_loses_the_elevator_and_one_that_is_kept_never_gets_one() {
+        let queue = "sys/block/vda/queue";
+        let (directory, _roots, journal, knobs) = with(&[
+            ("sys/block/vda/dev", "254:0\n"),
+            ("sys/block/vda/serial", "one\n"),
+            ("sys/block/vda/mq/0/nr_tags", "4\n"),
+            ("sys/block/vda/queue/rotational", "1\n"),
+            ("sys/block/vda/queue/scheduler", "[none] mq-deadline bfq\n"),
+            ("sys/block/vda/queue/nr_requests", "64\n"),
+        ]);
+        let says = |file: &str| {
+            let text = std::fs::read_to_string(directory.path().join(queue).join(file)).expect("a file");
+            text.trim().to_owned()
+        };
+        let wanted = |known: Known| Wanted { ordered: true, known, ..Wanted::default() };
+        let keep = config::Config {
+            devices: BTreeMap::from([("vda".to_owned(), config::Order::Keep)]),
+            ..config::Config::default()
+        };
+        knobs.apply(&wanted(Known { config: keep, ..Known::default() })).expect("nothing is to be done");
+        assert_eq!(says("nr_requests"), "64");
+        knobs.apply(&wanted(Known::default())).expect("it can be written");
+        assert_eq!((says("scheduler").as_str(), says("nr_requests").as_str()), ("bfq", "128"));
+        let way =
+            Way { bytes_per_second: 500 << 20, sequential_per_second: 22_000, random_per_second: 20_000 };
+        let mut known = Known::default();
+        known.calibrations.put(Calibration {
+            identity: "serial number one".to_owned(),
+            name: "vda".to_owned(),
+            measured_at: 7,
+            model: Model { read: way, write: way },
+        });
+        knobs.apply(&wanted(known)).expect("it can be put back");
+        assert_eq!(says("nr_requests"), "64");
+        assert_eq!(journal.as_ref().expect("a journal").outstanding(), 0);
+    }
+
+    #[test]
+    fn where_the_kernel_has_not_the_first_elevator_the_second_is_taken_and_other_trouble_is_said() {
+        let first = Order {
+            elevator: elevator::BY_CLASS,
+            requests: 128,
+            tunables: &[("low_latency", "0")],
+            moments: &[],
+        };
+        let refuses = |elevator: &str, errno| {
+            JournalError::Kernel(KernelError::Write {
+                path: "/sys/block/sda/queue/scheduler".into(),
+                value: elevator.to_owned(),
+                source: std::io::Error::from_raw_os_error(errno),
+            })
+        };
+        let order = |lacking: &'static [&'static str], errno| {
+            or_second(first, move |order| match lacking.contains(&order.elevator) {
+                true => Err(refuses(order.elevator, errno)),
+                false => Ok(order.elevator),
+            })
+        };
+        let (second, done) = order(&["bfq"], libc::EINVAL).expect("the second one is there");
+        assert_eq!((second, done), (first.without_by_class(), "mq-deadline"));
+        assert_eq!(order(&[], libc::EINVAL).expect("the first one is there").1, "bfq");
+        for (lacking, errno) in [(&["bfq", "mq-deadline"][..], libc::EINVAL), (&["bfq"], libc::EIO)] {
+            let error = order(lacking, errno).expect_err("it cannot be done").to_string();
+            assert!(error.contains("bfq"), "{error}");
+        }
     }
 
     /// The kernel forgets a limit with its disk; another one, or the same, may have the number within a second.

@@ -42,7 +42,7 @@ impl Daemon {
             processes: programs.processes.into_iter().chain(processes).collect(),
             background: self.disk.background.clone(),
             has_weights: !weights.is_empty(),
-            may_order: self.settings.config.disk.order == Order::Auto,
+            may_order: self.settings.config.disk.may_order(),
             ..programs
         };
         let for_others = seen.for_others.clone();
@@ -63,6 +63,8 @@ impl Daemon {
             limits,
             lost,
             heirs,
+            // want() says what is known where that counts.
+            ..Wanted::default()
         };
         if let Some(job) = self.disk.want(wanted) {
             self.worker.give(job);
@@ -79,9 +81,10 @@ impl Daemon {
         self.disk.swap_disks(now_ns, &self.options.roots)
     }
 
-    /// Takes in what is kept of disks that were calibrated.
+    /// Takes in what is kept of disks that were calibrated, and what is to be done with them.
     pub(crate) fn read_calibrations(&mut self) {
-        self.disk.set_calibrations(Calibrations::load(&self.options.state_directory));
+        let kept = Calibrations::load(&self.options.state_directory);
+        self.disk.set_known(kept, self.settings.config.disk.clone());
         self.note_disk(self.domains.disk_failure.clone());
     }
 

@@ -1,11 +1,14 @@
 //! What is wanted of the disk.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use steward_core::disk::Class;
+use steward_core::disk::config::Config;
 use steward_core::disk::cost::{Lines, Model, Standing};
 use steward_core::disk::device::Device;
+use steward_core::disk::elevator;
 use steward_core::disk::guard::{Disks, Taken};
 use steward_core::disk::plan::{Decision, Plan, Seen};
 use steward_core::disk::priority::Priority;
@@ -14,12 +17,13 @@ use steward_core::process::TaskId;
 use steward_core::resource::Resource;
 use steward_kernel::Roots;
 use steward_kernel::disk::calibrations::Calibrations;
-use steward_kernel::disk::devices;
 use steward_kernel::disk::usage::{self, DiskUsage};
+use steward_kernel::disk::{devices, elevators};
 use steward_kernel::memory::slow;
 
 use super::counting::{Counting, Totals};
 use super::knobs::{Knobs, Wanted};
+use super::known::Known;
 use crate::domains::cgroups::Cgroups;
 use crate::turn::part::Part;
 use crate::turn::worker::{About, Job, Progress};
@@ -68,8 +72,10 @@ pub(crate) struct Disk {
     /// What specifications say, by the number that tasks know them by.
     pub(super) classes: BTreeMap<u32, Option<Class>>,
     /// What is known of disks, and what of it was lost.
-    pub(super) calibrations: Calibrations,
+    pub(super) known: Known,
     pub(super) lost_calibrations: Option<String>,
+    /// Whether this kernel was found to have no elevator of the first choice.
+    lacks_by_class: OnceCell<bool>,
     /// Calibrated disks that are left to somebody else, each in a sentence.
     pub(super) left: Vec<String>,
     /// See [`Wanted::lost`].
@@ -95,25 +101,33 @@ impl Disk {
             set_back: BTreeSet::new(),
             done: (0, BTreeMap::new()),
             classes: BTreeMap::new(),
-            calibrations: Calibrations::default(),
+            known: Known::default(),
             lost_calibrations: None,
+            lacks_by_class: OnceCell::new(),
             left: Vec::new(),
             lost: 0,
         }
     }
 
-    /// Disks may have been calibrated since; `kept` is what the state directory has of them.
-    pub(crate) fn set_calibrations(&mut self, (kept, lost): (Calibrations, Option<String>)) {
-        (self.calibrations, self.lost_calibrations) = (kept, lost);
+    /// Disks may have been calibrated since; `kept` is what the state directory has of them, with what of it was lost,
+    /// and `config` what is to be done with them.
+    pub(crate) fn set_known(&mut self, (calibrations, lost): (Calibrations, Option<String>), config: Config) {
+        self.lost_calibrations = lost;
+        self.known = Known { calibrations, config };
         self.look_soon();
     }
 
     /// The machine's disks, with what is known of them.
     pub(crate) fn devices(&self, roots: &Roots) -> Vec<Device> {
         let mut devices = devices::list(roots).unwrap_or_default();
-        self.calibrations.tell(&mut devices);
+        self.known.tell(&mut devices);
+        let lacks = *self.lacks_by_class.get_or_init(|| {
+            let listed = devices.iter().flat_map(|device| &device.elevators).map(String::as_str);
+            elevators::can_be_had(elevator::BY_CLASS, listed, roots) == Some(false)
+        });
         // What Steward has set by an earlier calibration is nobody else's.
         for device in devices.iter_mut() {
+            device.lacks_by_class = lacks && !device.elevators.iter().any(|name| name == elevator::BY_CLASS);
             let earlier = self.charged_by(&device.number).filter(|model| device.model != Some(*model));
             if let (Some(lines), Some(model)) = (&mut device.cost, earlier)
                 && lines.standing(Some(&model)) == Standing::Stewards
@@ -253,6 +267,10 @@ impl Disk {
 
     /// Has this be in force: a job for the worker, or none where nothing has changed.
     pub(crate) fn want(&mut self, wanted: Wanted) -> Option<Job> {
+        // Nothing else is done by it.
+        let is_needed = wanted.ordered || !wanted.written_freely.is_empty();
+        let known = if is_needed { self.known.clone() } else { Known::default() };
+        let wanted = Wanted { known, ..wanted };
         if wanted == self.wanted {
             return None;
         }

@@ -12,6 +12,8 @@ calibrate() { try steward disk calibrate "$@" 2>&1; }
 # As on a machine where nobody hands the disk out, and whose owner has chosen no elevator.
 echo -io >/sys/fs/cgroup/cgroup.subtree_control
 echo none >/sys/block/nullb0/queue/scheduler
+# As a disk of a virtual machine does, whatever it is.
+echo 1 >/sys/block/nullb0/queue/rotational
 
 section before
 lines
@@ -20,9 +22,6 @@ section refused
 calibrate /proc
 calibrate /tmp
 calibrate nowhere
-echo 1 >/sys/block/nullb0/queue/rotational
-calibrate /timed
-echo 0 >/sys/block/nullb0/queue/rotational
 mount -o remount,ro /timed
 calibrate /timed
 calibrate nullb0
@@ -99,12 +98,13 @@ while_measuring() {
 while_measuring &
 steward disk calibrate nullb0 >/tmp/said 2>&1
 echo "exit code $?"
-tail -n 3 /tmp/said
+tail -n 4 /tmp/said
 try steward disk forget "wwid other"
 cat /var/lib/steward/disks.json
 df /timed | sed -n '$s/ \+/ /gp' | cmp - /tmp/free-before && echo "all room is free again"
 lines
 section told
+cat /sys/block/nullb0/queue/rotational
 steward doctor | grep -A 6 'Disk nullb0'
 steward status
 
@@ -139,10 +139,15 @@ try su user -c 'steward disk forget nullb0' 2>&1
 try steward disk forget /timed
 wait_for '! is_charged'
 lines
+# Of what nobody has found anything else, it is believed that it rotates.
+wait_for 'test "$(order)" = bfq'
 try steward disk forget nullb0 2>&1
 cp /tmp/disks.json /var/lib/steward/disks.json
 steward reload >/dev/null
 wait_for is_charged
+section found-again
+order
+lines
 
 section killed
 kill -9 $daemon

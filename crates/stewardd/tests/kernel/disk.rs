@@ -53,6 +53,14 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
             let lines = told.text("somebody-else-chose");
             assert!(lines.lines().all(|line| line.starts_with("mq-deadline")), "{lines}");
         }),
+        ("without-the-first-elevator-the-second-one-is-taken-and-the-doctor-says-so", &|| {
+            assert_eq!(order("second"), "mq-deadline with 128");
+            told.says(
+                "second",
+                &["player: realtime: prio 2", "interactive comes first, and nothing else counts"],
+            );
+            assert_eq!(order("second-left"), order("second-before"));
+        }),
         ("a-daemon-that-stops-leaves-nothing", &|| {
             told.says("stopped", &["exit code 0"]);
             assert!(!told.text("stopped").contains("realtime"), "{}", told.text("stopped"));
@@ -199,7 +207,6 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
                 &[
                     "/proc is on proc, which names no disk of its own",
                     "nowhere is no directory, and no disk of this machine",
-                    "nullb0 is not to be calibrated: it rotates",
                     "/timed is on a file system that is read-only",
                     "all file systems of nullb0 are mounted read-only",
                     "and 48M are needed",
@@ -212,7 +219,7 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
                 ],
             );
             let text = told.text("refused");
-            assert_eq!(text.matches("exit code 1").count(), 13, "{text}");
+            assert_eq!(text.matches("exit code 1").count(), 12, "{text}");
             assert!(!text.contains("disks.json"), "{text}");
         }),
         ("who-ends-it-in-the-middle-leaves-no-file", &|| {
@@ -235,6 +242,7 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
             }
             told.says("calibrated", &["all room is free again", "the daemon knows it", "exit code 0"]);
             told.says("calibrated", &["sdq (wwid other) is forgotten"]);
+            told.says("calibrated", &["It says that it rotates, and does not: no elevator is given to it."]);
             assert!(text.contains("nothing of qos") && text.contains("nothing of model"), "{text}");
         }),
         ("the-doctor-and-the-status-tell-of-it", &|| {
@@ -258,6 +266,10 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
             );
             told.says("forgotten", &["no calibration of nullb0 is kept in /var/lib/steward/disks.json"]);
             is_off("forgotten");
+        }),
+        ("what-it-says-of-rotating-counts-until-it-is-found-again", &|| {
+            is_charged("found-again");
+            told.says("found-again", &["none"]);
         }),
         ("what-a-killed-daemon-leaves-can-be-taken-back", &|| {
             is_charged("killed");

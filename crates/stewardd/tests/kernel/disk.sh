@@ -115,6 +115,27 @@ order
 kill $player
 sleep 3
 order
+# A kernel without the first elevator.
+section second-before
+# Until the daemon has forgotten that somebody else chose.
+sleep 35
+wait_for 'echo none >$queue/scheduler'
+wait_for 'rmmod bfq'
+find /lib/modules -name 'bfq.ko*' -exec mv {} /tmp/ \;
+sed -i '/bfq\.ko/d' /lib/modules/*/modules.dep
+order
+steward run -- /opt/one/sleep 1000 &
+player=$!
+section second
+wait_for 'order | grep -q "mq-deadline with 128"'
+wait_for 'ionice -p $player | grep -q realtime'
+order
+priority player $player
+steward doctor | tr -s ' \n' ' '
+kill $player
+section second-left
+wait_for 'order | grep -q "^none"'
+order
 section stopped
 steward run -- /opt/one/sleep 1000 &
 player=$!
