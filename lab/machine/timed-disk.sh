@@ -2,7 +2,7 @@
 # Makes, inside the guest, a disk whose speed is in the guest's own time: its contents are in memory, and each request
 # takes as long as that kind of disk would (null_blk). A disk of the host is no measure where instructions are counted.
 #
-# Usage: timed-disk.sh 5400rpm|flash|ssd FILES_MIB SWAP_MIB|zram [ext4|xfs]
+# Usage: timed-disk.sh 5400rpm|ncq|flash|ssd FILES_MIB SWAP_MIB|zram [ext4|xfs]
 # One part of it is a file system at /timed, the other is swap, unless that is 0; with zram, swap is compressed memory
 # instead. For xfs its tools must be there (xfsprogs).
 # What the disk holds counts in the guest's MemTotal, so it is filled once: it must not take memory later, under
@@ -19,11 +19,13 @@ case $swap in
 zram) swap_mib=0 ;;
 *) swap_mib=$swap ;;
 esac
-# One request at a time and 10 ms for each: 44 MB/s in pieces of 512 KiB, 10 ms for a page wherever it is. Flash takes
+# One request at a time and 10 ms for each: 44 MB/s in pieces of 512 KiB, 10 ms for a page wherever it is. The one with a
+# queue of its own (ncq) takes 32 and serves them one after the other, in the order in which they came: what such a disk
+# gains by choosing among them it does not, and what who comes last waits for it does. Flash takes
 # four at a time and 1 ms for each: what it does not do, one CPU of the guest could. Of the fast one the CPU is what is
 # waited for as much as the disk.
 case $kind in
-5400rpm) speed="completion_nsec=10000000 hw_queue_depth=1 rotational=1" ;;
+5400rpm | ncq) speed="completion_nsec=10000000 hw_queue_depth=1 rotational=1" ;;
 flash) speed="completion_nsec=1000000 hw_queue_depth=4 rotational=0 mbps=200" ;;
 ssd) speed="completion_nsec=100000 hw_queue_depth=4 rotational=0 mbps=500" ;;
 *) fail "there is no disk of the kind $kind" ;;
@@ -40,10 +42,38 @@ for setting in memory_backed=1 irqmode=2 queue_mode=2 submit_queues=1 blocksize=
     size=$size_mib $speed power=1; do
     echo "${setting#*=}" >"$disk/${setting%%=*}" || fail "null_blk does not take $setting"
 done
-# The number of tags is that of the device without an elevator, and 2 with one: then it has nothing to choose from.
-echo mq-deadline >/sys/block/nullb0/queue/scheduler
-echo 128 >/sys/block/nullb0/queue/nr_requests
 dd if=/dev/zero of=/dev/nullb0 bs=1M count="$size_mib" oflag=direct 2>/dev/null || fail "the disk cannot be filled"
+name=nullb0 part=nullb0p
+if [ "$kind" = ncq ]; then
+    # A SCSI disk before it, through the kernel's own target: what it is given goes to that one in turn. Nobody outside is
+    # to order what is within it: nothing does, and Steward is told to leave that one alone.
+    echo none >/sys/block/nullb0/queue/scheduler
+    echo 0 >/sys/block/nullb0/queue/wbt_lat_usec
+    mkdir -p /etc/steward
+    printf '[disk.devices]\nnullb0 = "keep"\n' >>/etc/steward/steward.toml
+    for module in sd_mod target_core_iblock tcm_loop; do modprobe "$module"; done
+    target=/sys/kernel/config/target
+    store=$target/core/iblock_0/disk port=$target/loopback/naa.6001405000000001/tpgt_1
+    mkdir -p "$store"
+    echo "udev_path=/dev/nullb0" >"$store/control"
+    echo 1 >"$store/enable"
+    echo 0 >"$store/attrib/is_nonrot"
+    mkdir -p "$port/lun/lun_0"
+    echo naa.6001405000000002 >"$port/nexus"
+    ln -s "$store" "$port/lun/lun_0/port"
+    name=sda part=sda
+    tries=0
+    until [ -e /sys/block/sda/queue/scheduler ] && [ -b /dev/sda ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || fail "the kernel makes no disk of its target"
+        sleep 0.1
+    done
+    echo 32 >/sys/block/sda/device/queue_depth
+    echo 512 >/sys/block/sda/queue/max_sectors_kb
+fi
+# The number of tags is that of the device without an elevator, and 2 with one: then it has nothing to choose from.
+echo mq-deadline >/sys/block/$name/queue/scheduler
+echo 128 >/sys/block/$name/queue/nr_requests
 
 # A partition table as the kernel reads it (block/partitions/msdos.c), in blocks of 4 KiB from the first MiB on.
 number() { # number N: its 4 bytes, the lowest first
@@ -65,18 +95,18 @@ table=/run/lab/partitions
     printf '\125\252'
     head -c 3584 /dev/zero
 } >"$table"
-dd if="$table" of=/dev/nullb0 bs=4096 count=1 oflag=direct 2>/dev/null
+dd if="$table" of=/dev/$name bs=4096 count=1 oflag=direct 2>/dev/null
 rm "$table"
-blockdev --rereadpt /dev/nullb0
+blockdev --rereadpt /dev/$name
 
 # Everything is written now: what ext4 puts off would be written beside the experiment.
 case $file_system in
-ext4) /lab/bin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard /dev/nullb0p1 ;;
-xfs) modprobe xfs && mkfs.xfs -q -f -K /dev/nullb0p1 ;;
+ext4) /lab/bin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard "/dev/${part}1" ;;
+xfs) modprobe xfs && mkfs.xfs -q -f -K "/dev/${part}1" ;;
 *) fail "there is no file system $file_system" ;;
 esac
 mkdir -p /timed
-mount -t "$file_system" -o noatime /dev/nullb0p1 /timed
+mount -t "$file_system" -o noatime "/dev/${part}1" /timed
 [ "$swap" = 0 ] && exit
 if [ "$swap" = zram ]; then
     modprobe zram
@@ -85,7 +115,7 @@ if [ "$swap" = zram ]; then
     echo "$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)K" >/sys/block/zram0/disksize
     swap_on=/dev/zram0
 else
-    swap_on=/dev/nullb0p2
+    swap_on=/dev/${part}2
 fi
 mkswap "$swap_on" >/dev/null
 swapon "$swap_on"

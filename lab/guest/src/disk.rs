@@ -8,8 +8,8 @@ use steward_lab_guest::{DiskSetup, MachineDisk, Run};
 
 use crate::memory;
 
-/// What the timed disk is called (`lab/machine/timed-disk.sh`).
-const DISK: &str = "/sys/block/nullb0";
+/// What the timed disk may be called (`lab/machine/timed-disk.sh`), the one that stands before another first.
+const DISKS: [&str; 2] = ["sda", "nullb0"];
 /// Of the numbers in `stat` (Documentation/block/stat.rst), which count sectors that were read and written.
 const SECTORS_READ: usize = 2;
 const SECTORS_WRITTEN: usize = 6;
@@ -19,13 +19,20 @@ const IOPRIO_WHO_PROCESS: libc::c_long = 1;
 const IOPRIO_REAL_TIME: libc::c_long = 1 << 13;
 const IOPRIO_USUAL: libc::c_long = 0;
 
+/// What the timed disk is called.
+fn name() -> &'static str {
+    let is_there = |name: &&str| Path::new("/sys/block").join(name).exists();
+    DISKS.into_iter().find(is_there).unwrap_or("nullb0")
+}
+
 /// Sets the disk, in cgroups below `root` that are there.
 ///
 /// # Errors
 /// Names the file that the kernel did not take something in.
 pub fn prepare(root: &Path, run: &Run, setup: &DiskSetup) -> Result<()> {
     divide([root.to_owned(), memory::protected(root, run), root.join(memory::OTHERS)], setup.divided)?;
-    let numbers = fs::read_to_string(format!("{DISK}/dev")).context("there is no timed disk")?;
+    let numbers =
+        fs::read_to_string(format!("/sys/block/{}/dev", name())).context("there is no timed disk")?;
     for setting in &setup.settings {
         let value = setting.value.replace("{disk}", numbers.trim());
         fs::write(&setting.path, &value)
@@ -50,8 +57,9 @@ fn divide(mut groups: [PathBuf; 3], divided: bool) -> Result<()> {
 
 /// The threads that write the journal of a file system on the timed disk: those of ext4 are called after it.
 fn journal_threads() -> Vec<i32> {
+    let prefix = format!("jbd2/{}", name());
     let is_journal = |directory: &PathBuf| {
-        fs::read_to_string(directory.join("comm")).is_ok_and(|name| name.starts_with("jbd2/nullb0"))
+        fs::read_to_string(directory.join("comm")).is_ok_and(|name| name.starts_with(&prefix))
     };
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
     let journals = entries.filter(is_journal);
@@ -71,7 +79,7 @@ fn set_priority(pid: i32, priority: libc::c_long) -> Result<()> {
 
 /// What the disk has done since its start, in `seconds`.
 pub fn of_machine(seconds: f64) -> Option<MachineDisk> {
-    done(&fs::read_to_string(format!("{DISK}/stat")).ok()?, seconds)
+    done(&fs::read_to_string(format!("/sys/block/{}/stat", name())).ok()?, seconds)
 }
 
 fn done(stat: &str, seconds: f64) -> Option<MachineDisk> {

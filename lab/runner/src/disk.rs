@@ -21,7 +21,6 @@ const USUAL_WEIGHTS: [u32; 2] = [100, 100];
 const BYTES_PER_MIB: f64 = (1 << 20) as f64;
 /// Where `lab/machine/timed-disk.sh` puts its file system.
 const MOUNT_POINT: &str = "/timed";
-const QUEUE: &str = "/sys/block/nullb0/queue";
 const GROUPS: &str = "/sys/fs/cgroup";
 const COST: &str = "/sys/fs/cgroup/io.cost";
 
@@ -29,15 +28,22 @@ const COST: &str = "/sys/fs/cgroup/io.cost";
 pub fn planned(scenario: &Scenario, contender: Contender) -> Option<DiskSetup> {
     let disk = scenario.machine.timed_disk.as_ref()?;
     let usual = disk.elevator?;
-    let nothing = || DiskSetup { divided: false, journal_first: false, settings: elevator(usual) };
+    let nothing = || DiskSetup { divided: false, journal_first: false, settings: elevator(disk.kind, usual) };
     let by_hand = |settings| DiskSetup { divided: true, journal_first: true, settings };
     let shares = |file| shares(scenario, file);
     let mut setup = match contender {
-        Contender::BfqByHand => by_hand([bfq(), shares("io.bfq.weight")].concat()),
-        Contender::BfqStrictByHand => by_hand([bfq(), strict(), shares("io.bfq.weight")].concat()),
+        Contender::BfqByHand => by_hand([bfq(disk.kind), shares("io.bfq.weight")].concat()),
+        Contender::BfqStrictByHand => {
+            by_hand([bfq(disk.kind), strict(disk.kind), shares("io.bfq.weight")].concat())
+        }
         Contender::IocostByHand => by_hand(
-            [elevator(usual), cost(disk.kind), weights("io.weight", COST_WEIGHTS), shares("io.weight")]
-                .concat(),
+            [
+                elevator(disk.kind, usual),
+                cost(disk.kind),
+                weights("io.weight", COST_WEIGHTS),
+                shares("io.weight"),
+            ]
+            .concat(),
         ),
         _ => nothing(),
     };
@@ -52,7 +58,7 @@ pub fn planned(scenario: &Scenario, contender: Contender) -> Option<DiskSetup> {
 /// The file system whose disk Steward is to calibrate: of a disk that an experiment is about, if it does not rotate.
 pub fn calibrated(scenario: &Scenario) -> Option<String> {
     let disk = scenario.machine.timed_disk.as_ref()?;
-    (disk.elevator.is_some() && disk.kind != DiskKind::Rotating).then(|| MOUNT_POINT.to_owned())
+    (disk.elevator.is_some() && !disk.kind.rotates()).then(|| MOUNT_POINT.to_owned())
 }
 
 /// What stands in a program's own cgroup: BFQ lets one go before another at once only if its own cgroup has the larger
@@ -74,9 +80,14 @@ fn setting(path: &str, value: &str) -> Setting {
     Setting { path: path.to_owned(), value: value.to_owned() }
 }
 
-fn elevator(elevator: Elevator) -> Vec<Setting> {
-    let chosen = setting(&format!("{QUEUE}/scheduler"), &elevator.to_string());
-    let requests = setting(&format!("{QUEUE}/nr_requests"), &REQUESTS.to_string());
+/// A file of the disk's queue.
+fn of_queue(kind: DiskKind, file: &str) -> String {
+    format!("/sys/block/{}/queue/{file}", kind.device_name())
+}
+
+fn elevator(kind: DiskKind, elevator: Elevator) -> Vec<Setting> {
+    let chosen = setting(&of_queue(kind, "scheduler"), &elevator.to_string());
+    let requests = setting(&of_queue(kind, "nr_requests"), &REQUESTS.to_string());
     // Without one, requests are not put in order, and as many wait as the device takes.
     std::iter::once(chosen).chain((elevator != Elevator::None).then_some(requests)).collect()
 }
@@ -94,15 +105,15 @@ fn shares(scenario: &Scenario, file: &str) -> Vec<Setting> {
 }
 
 /// Weights of 1000:1, and nobody's raised for being new (Documentation/block/bfq-iosched.rst, `low_latency`).
-fn bfq() -> Vec<Setting> {
-    let plain = vec![setting(&format!("{QUEUE}/iosched/low_latency"), "0")];
-    [elevator(Elevator::Bfq), plain, weights("io.bfq.weight", BFQ_WEIGHTS)].concat()
+fn bfq(kind: DiskKind) -> Vec<Setting> {
+    let plain = vec![setting(&of_queue(kind, "iosched/low_latency"), "0")];
+    [elevator(kind, Elevator::Bfq), plain, weights("io.bfq.weight", BFQ_WEIGHTS)].concat()
 }
 
 /// One request at a time, and 2 ms in which the one that was served may ask again.
-fn strict() -> Vec<Setting> {
+fn strict(kind: DiskKind) -> Vec<Setting> {
     let settings = [("strict_guarantees", "1"), ("slice_idle", "2")];
-    settings.iter().map(|(file, value)| setting(&format!("{QUEUE}/iosched/{file}"), value)).collect()
+    settings.iter().map(|(file, value)| setting(&of_queue(kind, &format!("iosched/{file}")), value)).collect()
 }
 
 /// A model that was fitted to how long a page and half a MiB take: the cost of a request is that of its start and that
@@ -110,7 +121,7 @@ fn strict() -> Vec<Setting> {
 /// which somebody counts as active.
 fn cost(kind: DiskKind) -> Vec<Setting> {
     let (per_second, bytes, latency_us) = match kind {
-        DiskKind::Rotating => (101, 300_000_000_u64, 20_000),
+        DiskKind::Rotating | DiskKind::RotatingQueue => (101, 300_000_000_u64, 20_000),
         DiskKind::Flash => (3_700, 200_000_000, 5_000),
         DiskKind::SolidState => (22_000, 500_000_000, 2_000),
     };
@@ -227,6 +238,21 @@ metrics = "work"
         assert_eq!(calibrated("ssd").as_deref(), Some("/timed"));
         assert_eq!(calibrated("flash").as_deref(), Some("/timed"));
         assert_eq!(calibrated("5400rpm"), None);
+        assert_eq!(calibrated("ncq"), None);
+    }
+
+    #[test]
+    fn a_disk_with_a_queue_of_its_own_is_set_under_the_name_that_it_has() {
+        let scenario = scenario(&TEXT.replace("5400rpm", "ncq")).unwrap();
+        let setup = planned(&scenario, Contender::BfqStrictByHand).unwrap();
+        let of_disk: Vec<&str> = setup
+            .settings
+            .iter()
+            .map(|setting| setting.path.as_str())
+            .filter(|path| path.contains("/queue/"))
+            .collect();
+        assert!(of_disk.contains(&"/sys/block/sda/queue/iosched/strict_guarantees"), "{of_disk:?}");
+        assert!(of_disk.iter().all(|path| path.starts_with("/sys/block/sda/queue/")), "{of_disk:?}");
     }
 
     #[test]

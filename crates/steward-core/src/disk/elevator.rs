@@ -2,7 +2,7 @@
 //! requests are served before anybody else's. Where an elevator costs more than it gives, the kernel charges cgroups
 //! for them instead ([`cost`](super::cost)).
 //!
-//! docs/disk.md has the measurements that the choice rests on.
+//! docs/disk.md and docs/disk-measured.md have the measurements that the choice rests on.
 
 use super::calibration::unsuited;
 use super::config;
@@ -54,7 +54,9 @@ const IN_MOMENTS_WITH_PARTS: &[Moment] = &[
     Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" },
     Moment { name: "slice_idle_us", waiting: "2000", otherwise: "2000" },
 ];
-/// Devices that take no more than so many requests lose nothing by that; others would do one at a time.
+/// Devices that take no more than so many requests lose nothing by being strict all the time. With others the elevator
+/// hands on one at a time then (`bfq_dispatch_request()`), so that they cannot pick those that lie on their way: that is
+/// for moments only.
 const ONE_AT_A_TIME: u64 = 1;
 
 /// What is to order a device's requests.
@@ -144,8 +146,8 @@ pub fn choose(device: &Device, need: Need) -> Choice {
     let takes_one = device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME);
     let (tunables, moments): (_, &[Moment]) = match need.first {
         First::Untold if takes_one => (STRICT, &[]),
-        First::Told if takes_one && need.has_parts => (STRICT_IN_MOMENTS_WITH_PARTS, IN_MOMENTS_WITH_PARTS),
-        First::Told if takes_one => (STRICT_IN_MOMENTS, IN_MOMENTS),
+        First::Told if need.has_parts => (STRICT_IN_MOMENTS_WITH_PARTS, IN_MOMENTS_WITH_PARTS),
+        First::Told => (STRICT_IN_MOMENTS, IN_MOMENTS),
         _ => (FAIR, &[]),
     };
     let order = Order { elevator: BY_CLASS, requests: device.requests.max(REQUESTS_MIN), tunables, moments };
@@ -314,14 +316,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_device_that_takes_one_request_at_a_time_is_kept_idle_for_who_is_served_first() {
+    fn a_disk_is_kept_idle_for_who_is_served_first_in_moments_or_always_where_it_takes_one_request() {
         for (depth, first, is_strict) in [
             (Some(1), First::Untold, true),
             (Some(1), First::Told, true),
             (Some(1), First::Nobody, false),
             (Some(2), First::Untold, false),
-            (Some(32), First::Told, false),
-            (None, First::Told, false),
+            (Some(32), First::Told, true),
+            (Some(32), First::Nobody, false),
+            (None, First::Told, true),
         ] {
             for has_parts in [false, true] {
                 let Choice::Order(order) = choose(&Device { depth, ..disk() }, Need { first, has_parts })

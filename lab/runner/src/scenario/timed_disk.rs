@@ -80,6 +80,9 @@ pub enum DiskKind {
     /// 10 ms for each request, 44 MB/s.
     #[serde(rename = "5400rpm")]
     Rotating,
+    /// The same for each request, of which it takes 32 and serves them in turn.
+    #[serde(rename = "ncq")]
+    RotatingQueue,
     /// 1 ms for each request, four at a time, 200 MB/s: less than one emulated CPU moves.
     #[serde(rename = "flash")]
     Flash,
@@ -115,10 +118,26 @@ fn swap_none() -> Swap {
     Swap::Disk(0)
 }
 
+impl DiskKind {
+    /// What the guest's kernel calls the disk.
+    pub fn device_name(self) -> &'static str {
+        match self {
+            DiskKind::RotatingQueue => "sda",
+            _ => "nullb0",
+        }
+    }
+
+    /// Whether it rotates.
+    pub fn rotates(self) -> bool {
+        matches!(self, DiskKind::Rotating | DiskKind::RotatingQueue)
+    }
+}
+
 impl fmt::Display for DiskKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             DiskKind::Rotating => "5400rpm",
+            DiskKind::RotatingQueue => "ncq",
             DiskKind::Flash => "flash",
             DiskKind::SolidState => "ssd",
         })

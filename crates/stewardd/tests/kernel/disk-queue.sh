@@ -1,0 +1,44 @@
+# What is made of a disk that rotates and takes 32 requests at once, on a real kernel: whoever is served first does not
+# stand behind those of others that it has already. It runs in the lab's machine, after prelude.sh.
+sh /lab/timed-disk.sh ncq 64 0 || exit 1
+# As on a machine where nobody hands the disk out.
+echo -io >/sys/fs/cgroup/cgroup.subtree_control
+order() { echo "$1 $(sed 's/.*\[\(.*\)\].*/\1/' /sys/block/$1/queue/scheduler)"; }
+settings() {
+    order sda
+    order nullb0
+    for name in strict_guarantees slice_idle_us; do echo "$name:$(cat /sys/block/sda/queue/iosched/$name)"; done
+    echo "queue_depth:$(cat /sys/block/sda/device/queue_depth)"
+}
+# So long that the disk is not kept idle for the next one: others fill it meanwhile.
+one="disk-load random-read --file /timed/one --mb 4 --think-ms 30 --seconds 20"
+disk-load random-read --file /timed/one --mb 4 --seconds 0 >/dev/null
+disk-load random-read --file /timed/others --mb 16 --threads 32 --seconds 600 >/dev/null &
+others=$!
+wait_for 'test "$(stat -c %s /timed/others)" = 16777216'
+sleep 3
+# How many pages were read in 100 s, from when the elevator was there.
+pages() {
+    awk 'NR == 1 { begun = $3 }
+        $3 >= begun + 4000 && !since { done = $2; since = $3 }
+        { last = $2; until = $3 }
+        END { printf "pages %d\n", (last - done) / 4 * 100000 / (until - since) }' /tmp/read
+}
+section stock
+$one >/tmp/read
+pages
+start_daemon --mechanism deadline
+steward domain create desk --io interactive --keep >/dev/null
+steward run --domain desk -- $one >/tmp/read &
+first=$!
+sleep 10
+section moment
+settings
+wait $first
+section first
+pages
+sleep 7
+section left
+settings
+kill $others
+stop_daemon
