@@ -2,7 +2,7 @@
 //! (io.cost, Documentation/admin-guide/cgroup-v2.rst): what it begins with, more of that where it is far from the one
 //! before, and so much for each page.
 //!
-//! docs/disk.md has the measurements that the choice of the settings rests on.
+//! docs/disk-measured.md has the measurements that the choice of the settings rests on.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -228,7 +228,7 @@ mod tests {
             word(&line, "rlat").and_then(|text| text.parse::<u64>().ok()).expect("a number")
         };
         assert_eq!(latency(3_000_000_000, 400_000), 2_000);
-        // What the 10 ms disk has by hand is 20,000 (docs/disk.md).
+        // What the 10 ms disk has by hand is 20,000 (docs/disk-measured.md).
         assert!((20_000..30_000).contains(&latency(290_000_000, 99)), "{}", latency(290_000_000, 99));
         assert_eq!(latency(1, 1), 500_000);
     }
