@@ -146,8 +146,7 @@ fn kernel_log() -> String {
     let texts = lines.iter().map(|line| line.split_once(';').map_or(line.as_str(), |(_, text)| text));
     // CPUs that go off and on have a line each time.
     let texts: Vec<&str> = texts.filter(|text| !text.starts_with("smpboot: ")).collect();
-    // A stall that RCU or the scheduler's own watchdog sees, and what the kernel says when it puts a scheduler in force or
-    // takes it out.
+    // A stall that RCU or the scheduler's own watchdog sees, and what the kernel says when a scheduler comes or goes.
     let words = ["rcu: INFO", "task stall", "sched_ext: BPF scheduler", "watchdog failed"];
     let begin = texts
         .iter()
