@@ -19,9 +19,9 @@ case $swap in
 zram) swap_mib=0 ;;
 *) swap_mib=$swap ;;
 esac
-# One request at a time and 10 ms for each: 44 MB/s in pieces of 512 KiB, 10 ms for a page wherever it is. The one with a
-# queue of its own (ncq) takes 32 and serves them one after the other, in the order in which they came: what such a disk
-# gains by choosing among them it does not, and what who comes last waits for it does. Flash takes
+# One request at a time and 10 ms for each: 44 MB/s in pieces of 512 KiB, 10 ms for a page wherever it is. The one with
+# a queue of its own (ncq) takes 32 and serves them one after the other, in the order in which they came: what such a
+# disk gains by choosing among them it does not, and who comes last waits for all of them. Flash takes
 # four at a time and 1 ms for each: what it does not do, one CPU of the guest could. Of the fast one the CPU is what is
 # waited for as much as the disk.
 case $kind in
@@ -45,8 +45,8 @@ done
 dd if=/dev/zero of=/dev/nullb0 bs=1M count="$size_mib" oflag=direct 2>/dev/null || fail "the disk cannot be filled"
 name=nullb0 part=nullb0p
 if [ "$kind" = ncq ]; then
-    # A SCSI disk before it, through the kernel's own target: what it is given goes to that one in turn. Nobody outside is
-    # to order what is within it: nothing does, and Steward is told to leave that one alone.
+    # A SCSI disk before it, through the kernel's own target: what it is given goes to that one in turn. Nobody outside
+    # is to order what is within it: nothing does, and Steward is told to leave that one alone.
     echo none >/sys/block/nullb0/queue/scheduler
     echo 0 >/sys/block/nullb0/queue/wbt_lat_usec
     mkdir -p /etc/steward

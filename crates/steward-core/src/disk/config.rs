@@ -2,7 +2,8 @@
 //!
 //! ```toml
 //! [disk]
-//! order = "auto"      # give devices an elevator that knows classes, where that helps; or "keep": leave them as they are
+//! order = "auto"      # give devices an elevator that knows classes, where that helps; or "keep": leave them as they
+//!                     # are
 //! [disk.devices]      # the same of single ones, by name or by what is known of them
 //! vda = "charge"
 //! "eui.0025385b71b0a1c2" = "keep"

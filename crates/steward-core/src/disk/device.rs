@@ -18,8 +18,8 @@ pub struct Device {
     pub number: String,
     /// What tells it from one that had the same name and numbers before (`diskseq`); 0 where the kernel does not say.
     pub sequence: u64,
-    /// Whether it says that it rotates. Many do that do not: the kernel says it of each disk of which nobody has told it
-    /// otherwise, as those of virtual machines. See [`Device::rotates`].
+    /// Whether it says that it rotates. Many do that do not: the kernel says it of each disk of which nobody has told
+    /// it otherwise, as those of virtual machines. See [`Device::rotates`].
     pub rotational: bool,
     /// Whether it is one of those that stand for others (device-mapper, md, loop) or for memory (zram), which order
     /// nothing themselves.

@@ -12,8 +12,8 @@ use super::device::Device;
 /// The elevator that serves classes, one after the other, and waits a moment for the next request of who was served:
 /// who saves a file has one request at a time, three or more in all.
 pub const BY_CLASS: &str = "bfq";
-/// What is taken where that one cannot be had. It knows classes and no levels, weights or parts, and never keeps a device
-/// idle: who is served first has the next request, and waits for the one that is under way.
+/// What is taken where that one cannot be had. It knows classes and no levels, weights or parts, and never keeps a
+/// device idle: who is served first has the next request, and waits for the one that is under way.
 pub const SECOND: &str = "mq-deadline";
 /// How many requests may wait, at least. With as few as a device takes at once those who wait for a place in the
 /// elevator are served in the order in which they came, whatever their class (Yang 2009, section 10.2.1).
@@ -54,9 +54,15 @@ const IN_MOMENTS_WITH_PARTS: &[Moment] = &[
     Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" },
     Moment { name: "slice_idle_us", waiting: "2000", otherwise: "2000" },
 ];
-/// Devices that take no more than so many requests lose nothing by being strict all the time. With others the elevator
-/// hands on one at a time then (`bfq_dispatch_request()`), so that they cannot pick those that lie on their way: that is
-/// for moments only.
+/// The same where the device takes several requests at once: strict, the elevator hands on one at a time
+/// (`bfq_dispatch_request()`), so that nobody stands behind what the device has already, and it cannot pick those that
+/// lie on its way. For how long it is kept idle stays as the kernel has it: without that the elevator fills the device
+/// up with others' requests, which take longer to be served than a moment lasts after somebody has read.
+const STRICT_IN_MOMENTS_OF_SEVERAL: &[(&str, &str)] =
+    &[("low_latency", "0"), ("strict_guarantees", "0"), ("strict_guarantees", "1")];
+const IN_MOMENTS_OF_SEVERAL: &[Moment] =
+    &[Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" }];
+/// Devices that take no more than so many requests lose nothing by being strict all the time.
 const ONE_AT_A_TIME: u64 = 1;
 
 /// What is to order a device's requests.
@@ -146,6 +152,7 @@ pub fn choose(device: &Device, need: Need) -> Choice {
     let takes_one = device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME);
     let (tunables, moments): (_, &[Moment]) = match need.first {
         First::Untold if takes_one => (STRICT, &[]),
+        First::Told if !takes_one => (STRICT_IN_MOMENTS_OF_SEVERAL, IN_MOMENTS_OF_SEVERAL),
         First::Told if need.has_parts => (STRICT_IN_MOMENTS_WITH_PARTS, IN_MOMENTS_WITH_PARTS),
         First::Told => (STRICT_IN_MOMENTS, IN_MOMENTS),
         _ => (FAIR, &[]),
@@ -342,6 +349,18 @@ mod tests {
                     assert_eq!(set, both);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_disk_that_takes_several_requests_is_kept_idle_outside_of_moments_as_the_kernel_has_it() {
+        for has_parts in [false, true] {
+            let several = Device { depth: Some(32), ..disk() };
+            let Choice::Order(order) = choose(&several, Need { first: First::Told, has_parts }) else {
+                panic!("it can be ordered")
+            };
+            let names = |name: &str| order.tunables.iter().any(|(tunable, _)| *tunable == name);
+            assert!(names("strict_guarantees") && !names("slice_idle_us"), "{:?}", order.tunables);
         }
     }
 

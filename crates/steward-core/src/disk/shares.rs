@@ -1,6 +1,6 @@
 //! What part of the disk's time each domain of a level has (Eclipse 1998, sections 3 and 5.2): what is reserved for it,
-//! and its part of what nobody has reserved. The kernel's elevator (BFQ) serves each so many sectors as its weight says,
-//! charges by time whoever is so slow that a turn runs out, and what one does not want goes to the others.
+//! and its part of what nobody has reserved. The kernel's elevator (BFQ) serves each so many sectors as its weight
+//! says, charges by time whoever is so slow that a turn runs out, and what one does not want goes to the others.
 //!
 //! A class divides what nobody has reserved: what is in the background has a tenth of what a usual domain has, and
 //! an interactive one ten times as much. So neither takes from others what was reserved for them.

@@ -52,10 +52,11 @@ pub struct KnownDisk {
 
 /// Measure what a disk does, so that its time can be handed out among domains
 ///
-/// Tells whether the disk rotates, whatever it says of itself, and what requests cost it: on one that does not, classes and
-/// fractions of domains count once it is calibrated. For half a minute at most, a file without a name is written and read on a file system of the disk, which is gone at the end,
-/// however that comes about; nothing is written to the device itself. Wants the disk for itself. What was found is kept
-/// in disks.json of the state directory, and is in force at once. Needs root.
+/// Tells whether the disk rotates, whatever it says of itself, and what requests cost it: on one that does not, classes
+/// and fractions of domains count once it is calibrated. For half a minute at most, a file without a name is written
+/// and read on a file system of the disk, which is gone at the end, however that comes about; nothing is written to the
+/// device itself. Wants the disk for itself. What was found is kept in disks.json of the state directory, and is in
+/// force at once. Needs root.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         sudo steward disk calibrate /home\n  \

@@ -10,14 +10,13 @@ settings() {
     for name in strict_guarantees slice_idle_us; do echo "$name:$(cat /sys/block/sda/queue/iosched/$name)"; done
     echo "queue_depth:$(cat /sys/block/sda/device/queue_depth)"
 }
-# So long that the disk is not kept idle for the next one: others fill it meanwhile.
-one="disk-load random-read --file /timed/one --mb 4 --think-ms 30 --seconds 20"
-disk-load random-read --file /timed/one --mb 4 --seconds 0 >/dev/null
+one="disk-load fsync --file /timed/one --mb 4 --seconds 20"
+disk-load fsync --file /timed/one --mb 4 --seconds 0 >/dev/null
 disk-load random-read --file /timed/others --mb 16 --threads 32 --seconds 600 >/dev/null &
 others=$!
 wait_for 'test "$(stat -c %s /timed/others)" = 16777216'
 sleep 3
-# How many pages were read in 100 s, from when the elevator was there.
+# How many pages were brought to the disk in 100 s, from when the elevator was there.
 pages() {
     awk 'NR == 1 { begun = $3 }
         $3 >= begun + 4000 && !since { done = $2; since = $3 }
