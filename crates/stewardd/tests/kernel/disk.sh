@@ -131,7 +131,7 @@ wait_for 'order | grep -q "mq-deadline with 128"'
 wait_for 'ionice -p $player | grep -q realtime'
 order
 priority player $player
-steward doctor | tr -s ' \n' ' '
+steward doctor
 kill $player
 section second-left
 wait_for 'order | grep -q "^none"'
