@@ -77,9 +77,9 @@ impl Ledger {
         // What it says comes in through the callback.
         let _ = self.ended.consume();
         waits.append(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
-        // They are asked of waits alone, and of those that go on each time; until then they are kept in the kernel.
-        let served = if waits.is_empty() { Vec::new() } else { self.served() };
-        let mut reading = Reading { at_ns: now_ns, accounts, served, waits, ..Reading::default() };
+        let (served, served_missed) = self.served();
+        let mut reading =
+            Reading { at_ns: now_ns, accounts, served, served_missed, waits, ..Reading::default() };
         let shared = self.program.shared();
         // SAFETY: these live as long as the program, and are read and written whole.
         unsafe {
@@ -157,8 +157,8 @@ impl Ledger {
         Ok((commits.commit[place] == wait.commit).then_some(commits.began_ns[place]))
     }
 
-    /// The lines that were written since the last call.
-    fn served(&mut self) -> Vec<Served> {
+    /// The lines that were written since the last call, and how many are gone of them.
+    fn served(&mut self) -> (Vec<Served>, u64) {
         let shared = self.program.shared();
         // SAFETY: these live as long as the program, and the one is read whole.
         let (room, written) = unsafe {
@@ -168,6 +168,7 @@ impl Ledger {
             )
         };
         let first = self.lines_read.max(written.saturating_sub(room));
+        let missed = first - self.lines_read;
         self.lines_read = written;
         let line = |number: u64| {
             // SAFETY: as above; a line that is written meanwhile has its time last, and is left out or wrong in one
@@ -183,7 +184,7 @@ impl Ledger {
                 what: work(line.kind),
             })
         };
-        (first..written).filter_map(line).collect()
+        ((first..written).filter_map(line).collect(), missed)
     }
 }
 

@@ -15,6 +15,8 @@ pub const BY_CLASS: &str = "bfq";
 /// What is taken where that one cannot be had. It knows classes and no levels, weights or parts, and never keeps a
 /// device idle: who is served first has the next request, and waits for the one that is under way.
 pub const SECOND: &str = "mq-deadline";
+/// The elevators that serve the real-time class first.
+const KNOW_CLASSES: &[&str] = &[BY_CLASS, SECOND];
 /// How many requests may wait, at least. With as few as a device takes at once those who wait for a place in the
 /// elevator are served in the order in which they came, whatever their class (Yang 2009, section 10.2.1).
 const REQUESTS_MIN: u64 = 128;
@@ -205,10 +207,15 @@ fn and(names: &[String]) -> String {
     }
 }
 
+/// Whether whoever has the real-time class is served first on a device as it is now.
+pub fn serves_first(device: &Device) -> bool {
+    !device.stands_for_others && device.queues && KNOW_CLASSES.contains(&device.elevator.as_str())
+}
+
 /// What makes classes count for nothing on a device as it is now, in a sentence; `None` where they count.
 pub fn voided(device: &Device) -> Option<String> {
     match device.elevator.as_str() {
-        "bfq" | "mq-deadline" => {}
+        known if KNOW_CLASSES.contains(&known) => {}
         "none" => {
             return Some(
                 "it has no elevator: requests are served in the order in which they come".to_owned(),

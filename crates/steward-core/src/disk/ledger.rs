@@ -116,9 +116,10 @@ pub struct Reading {
     pub at_ns: u64,
     /// What was counted since the program is there.
     pub accounts: Vec<(Key, Account)>,
-    /// What disks did since the last reading in which anybody waits, oldest first; nothing where nobody does. It goes
-    /// back 3 seconds on a disk that is busy all the time.
+    /// What disks did since the last reading, oldest first. It goes back 3 seconds on a disk that is busy all the time.
     pub served: Vec<Served>,
+    /// How many of these were gone before they were read.
+    pub served_missed: u64,
     /// Who waits, and who has waited since the last reading for longer than [`LONG_NS`].
     pub waits: Vec<Wait>,
     /// How many requests there was no room to count since the program is there.

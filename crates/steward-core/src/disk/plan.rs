@@ -47,8 +47,8 @@ pub struct Decision {
     pub waits: bool,
     /// Tasks that are no longer to have what they were born with in their domain.
     pub left: BTreeMap<TaskId, Priority>,
-    /// Those who have lost their place for a while.
-    pub set_back: BTreeSet<TaskId>,
+    /// Those who have lost their place for a while, each with the name of the disk that they took most of.
+    pub set_back: BTreeMap<TaskId, String>,
 }
 
 /// What is to be remembered from one look to the next.
@@ -95,7 +95,7 @@ impl Plan {
         &mut self,
         now_ns: u64,
         seen: Seen,
-        taken: Option<(Disks, &BTreeMap<i32, Taken>)>,
+        taken: Option<(&Disks, &BTreeMap<i32, Taken>)>,
     ) -> Decision {
         let first: BTreeMap<TaskId, i32> =
             seen.first().into_iter().map(|task| (task, seen.process_of(task))).collect();
@@ -110,9 +110,9 @@ impl Plan {
             self.guarded_at_ns = Some(now_ns);
             self.guard.look(now_ns, disks, taken);
         }
-        let set_back: BTreeSet<TaskId> =
-            first.iter().filter(|(_, pid)| self.guard.is_set_back(**pid)).map(|(task, _)| *task).collect();
-        priorities.extend(set_back.iter().map(|task| (*task, SET_BACK_TO)));
+        let lost = |(task, pid): (&TaskId, &i32)| Some((*task, self.guard.set_back_for(*pid)?.to_owned()));
+        let set_back: BTreeMap<TaskId, String> = first.iter().filter_map(lost).collect();
+        priorities.extend(set_back.keys().map(|task| (*task, SET_BACK_TO)));
         priorities.extend(&seen.background);
         if first.is_empty() {
             // Nobody waits for the kernel's own threads who is to come first.

@@ -10,7 +10,8 @@ use steward_core::domain::Tree;
 /// Decides what is to be done about one look.
 pub trait Decide {
     /// As [`Plan::decide`].
-    fn decide(&mut self, now_ns: u64, seen: Seen, taken: Option<(Disks, &BTreeMap<i32, Taken>)>) -> Decision;
+    fn decide(&mut self, now_ns: u64, seen: Seen, taken: Option<(&Disks, &BTreeMap<i32, Taken>)>)
+    -> Decision;
 
     /// As [`Plan::guard_is_due`].
     fn guard_is_due(&self, now_ns: u64) -> bool;
@@ -20,7 +21,12 @@ pub trait Decide {
 }
 
 impl Decide for Plan {
-    fn decide(&mut self, now_ns: u64, seen: Seen, taken: Option<(Disks, &BTreeMap<i32, Taken>)>) -> Decision {
+    fn decide(
+        &mut self,
+        now_ns: u64,
+        seen: Seen,
+        taken: Option<(&Disks, &BTreeMap<i32, Taken>)>,
+    ) -> Decision {
         Plan::decide(self, now_ns, seen, taken)
     }
 

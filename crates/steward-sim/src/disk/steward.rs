@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::{self, Choice, First, Need, Order};
-use steward_core::disk::guard::{Disks, Taken};
+use steward_core::disk::guard::{Disk, Disks, Taken};
 use steward_core::disk::moments::Moments;
 use steward_core::disk::plan::{Decision, Seen};
 use steward_core::disk::priority::Priority;
@@ -23,6 +23,8 @@ use super::scenario::{CgroupSpec, DeviceSettings, ProgramSpec, StewardSettings};
 
 /// What begins so was made by Steward.
 const MADE: &str = "steward.";
+/// The machine's only disk.
+const DEVICE: &str = "sda";
 /// The journal's thread, which is no program's.
 const JOURNAL_TID: i32 = i32::MAX;
 
@@ -98,7 +100,8 @@ impl Steward {
         let is_due = self.decides.guard_is_due(now_ns);
         let disks = self.disks(now_ns, kernel, is_due);
         let Decision { priorities, ordered, waits, set_back, .. } =
-            self.decides.decide(now_ns, seen, is_due.then_some((disks, &taken)));
+            self.decides.decide(now_ns, seen, is_due.then_some((&disks, &taken)));
+        let set_back: BTreeSet<TaskId> = set_back.into_keys().collect();
         self.set_back += set_back.difference(&self.seen_set_back).count() as u64;
         self.seen_set_back = set_back;
         self.jobs.push(Wanted { priorities, ordered, waits, weights });
@@ -132,11 +135,14 @@ impl Steward {
             self.done = (now_ns, kernel.busy_ns, kernel.done);
         }
         let busy = (kernel.busy_ns - busy_ns) as f64 / (now_ns - at_ns).max(1) as f64;
-        Disks {
+        let disk = Disk {
             busy: busy.min(1.0),
             bytes: kernel.done.bytes - done.bytes,
             requests: kernel.done.calls - done.calls,
-        }
+            serves_first: self.order.is_some(),
+            had: None,
+        };
+        Disks::from([(DEVICE.to_owned(), disk)])
     }
 
     /// What was wanted is brought into the kernel.
@@ -219,7 +225,7 @@ impl Steward {
 /// The device as the daemon finds it.
 fn seen_device(device: &DeviceSettings) -> Device {
     Device {
-        name: "sda".to_owned(),
+        name: DEVICE.to_owned(),
         rotational: device.is_rotational,
         queues: true,
         elevator: "none".to_owned(),

@@ -15,13 +15,18 @@ pub struct Wrong {
 }
 
 impl Decide for Wrong {
-    fn decide(&mut self, now_ns: u64, seen: Seen, taken: Option<(Disks, &BTreeMap<i32, Taken>)>) -> Decision {
-        let told = taken.map(|(mut disks, taken)| {
-            let mut taken = taken.clone();
+    fn decide(
+        &mut self,
+        now_ns: u64,
+        seen: Seen,
+        taken: Option<(&Disks, &BTreeMap<i32, Taken>)>,
+    ) -> Decision {
+        let told = taken.map(|(disks, taken)| {
+            let (mut disks, mut taken) = (disks.clone(), taken.clone());
             (self.told)(&mut disks, &mut taken);
             (disks, taken)
         });
-        let told = told.as_ref().map(|(disks, taken)| (*disks, taken));
+        let told = told.as_ref().map(|(disks, taken)| (disks, taken));
         Plan::decide(&mut self.plan, now_ns, seen, told)
     }
 
@@ -42,14 +47,14 @@ fn wrong(told: fn(&mut Disks, &mut BTreeMap<i32, Taken>), weight: fn(u16) -> u16
 
 /// Nobody loses its place, however much it takes.
 pub fn never_sets_back() -> Box<dyn Decide> {
-    wrong(|disks, _| disks.busy = 0.0, |weight| weight)
+    wrong(|disks, _| disks.clear(), |weight| weight)
 }
 
 /// What one takes is told by bytes alone, as if requests cost nothing.
 pub fn counts_bytes_alone() -> Box<dyn Decide> {
     wrong(
         |disks, taken| {
-            disks.requests = 0;
+            disks.values_mut().for_each(|disk| disk.requests = 0);
             taken.values_mut().for_each(|taken| taken.calls = 0);
         },
         |weight| weight,

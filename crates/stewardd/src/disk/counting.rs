@@ -2,6 +2,9 @@
 //! it once a second, and finds out who held up whom (`steward_core::disk::waits`). There is one while a program or
 //! domain was given something of the disk, and for two minutes after somebody asked: counting costs a little with
 //! each request.
+//!
+//! What each process had of each disk is told from it to who keeps those from the disk who take it for themselves
+//! (`steward_core::disk::guard`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -49,9 +52,42 @@ pub(crate) struct Totals {
     pub(crate) waits: BTreeMap<Reason, (u64, u64)>,
 }
 
+/// What processes had of disks in a span.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Had {
+    /// By the disk's number and the process, in nanoseconds of the disk's time.
+    device_ns: BTreeMap<(u32, i32), u64>,
+    /// How long the span was, in nanoseconds.
+    span_ns: u64,
+    /// Whether some of it was gone before it was read.
+    has_gaps: bool,
+}
+
+impl Had {
+    /// Which part of its time the disk of this number, as in `8:0`, was at work for each process; `None` where that is
+    /// not known.
+    pub(crate) fn of_disk(&self, disk: &str) -> Option<BTreeMap<i32, f64>> {
+        let disk = number(disk).filter(|_| self.span_ns > 0 && !self.has_gaps)?;
+        let of_it = self.device_ns.range((disk, i32::MIN)..=(disk, i32::MAX));
+        Some(of_it.map(|((_, pid), ns)| (*pid, *ns as f64 / self.span_ns as f64)).collect())
+    }
+
+    /// Takes in what was read after another so many nanoseconds.
+    fn add(&mut self, reading: &Reading, span_ns: u64) {
+        self.span_ns += span_ns;
+        self.has_gaps |= reading.served_missed > 0;
+        // The kernel's own threads work for others.
+        for served in reading.served.iter().filter(|served| served.pid != 0 && served.device_ns > 0) {
+            *self.device_ns.entry((served.disk, served.pid)).or_default() += served.device_ns;
+        }
+    }
+}
+
 /// What the thread tells.
 #[derive(Debug, Default)]
 struct Told {
+    /// What processes had of disks since this was taken last.
+    had: Had,
     /// When it was read last.
     at_ns: u64,
     /// For how long the last minute was looked at, and what was done in it.
@@ -88,6 +124,8 @@ pub(crate) struct Counting {
     running: Option<Running>,
     asked_at_ns: Option<u64>,
     taken_at_ns: u64,
+    /// What was taken last of what processes had.
+    had: Option<Had>,
     /// For how long the last minute was looked at when it was taken last, in nanoseconds.
     pub(crate) seen_ns: u64,
     /// Who waits now, and who has waited, the latest last.
@@ -142,6 +180,19 @@ impl Counting {
             }
         }
         self.take(self.taken_at_ns)
+    }
+
+    /// What processes had of disks since the last call, or in the span before where nothing was read meanwhile; `None`
+    /// where nobody counts it.
+    pub(crate) fn take_had(&mut self) -> Option<Had> {
+        let mut told = lock(&self.running.as_ref()?.told);
+        if told.problem.is_some() {
+            return None;
+        }
+        if told.had.span_ns > 0 {
+            self.had = Some(std::mem::take(&mut told.had));
+        }
+        self.had.clone()
     }
 
     fn take(&mut self, after_ns: u64) -> Option<News> {
@@ -214,6 +265,8 @@ struct Work {
     roots: Roots,
     minute: Minute,
     lines: VecDeque<Served>,
+    /// When it was read last.
+    read_at_ns: Option<u64>,
     /// The disks that were looked at, and which of them stand for others.
     known: BTreeSet<u32>,
     for_others: BTreeSet<u32>,
@@ -221,8 +274,15 @@ struct Work {
 
 impl Work {
     fn new(counts: Box<dyn Counts>, roots: Roots) -> Self {
-        let (minute, lines) = (Minute::default(), VecDeque::new());
-        Work { counts, roots, minute, lines, known: BTreeSet::new(), for_others: BTreeSet::new() }
+        Work {
+            counts,
+            roots,
+            minute: Minute::default(),
+            lines: VecDeque::new(),
+            read_at_ns: None,
+            known: BTreeSet::new(),
+            for_others: BTreeSet::new(),
+        }
     }
 
     fn run(mut self, stopped: &Receiver<()>, told: &Mutex<Told>) {
@@ -241,6 +301,10 @@ impl Work {
     fn take_in(&mut self, mut reading: Reading, told: &Mutex<Told>) {
         self.look_at_disks(&reading);
         let new = self.minute.add(&reading, |disk| !self.for_others.contains(&disk));
+        // Of the first, nobody knows since when.
+        if let Some(before_ns) = self.read_at_ns.replace(reading.at_ns) {
+            lock(told).had.add(&reading, reading.at_ns.saturating_sub(before_ns));
+        }
         self.lines.extend(std::mem::take(&mut reading.served));
         let too_many = self.lines.len().saturating_sub(LINES_MAX);
         self.lines.drain(..too_many);
@@ -343,6 +407,23 @@ mod tests {
             longest(waits).map(|wait| (wait.cgroup_id, wait.ended_ns)).collect();
         assert_eq!(looked_into[..5], [(8, 1499), (7, 9), (8, 1498), (7, 8), (8, 1497)]);
         assert_eq!(looked_into.len(), JUDGED_MAX);
+    }
+
+    #[test]
+    fn what_each_process_had_of_each_disk_is_told_as_a_part_of_the_span_and_not_where_some_of_it_is_gone() {
+        let served =
+            |disk: u32, pid, device_ns| Served { disk: 8 << 20 | disk, pid, device_ns, ..Served::default() };
+        let lines = vec![served(0, 7, 300), served(0, 7, 100), served(16, 7, 50), served(0, 0, 500)];
+        let mut reading = Reading { served: lines, ..Reading::default() };
+        let mut had = Had::default();
+        assert_eq!(had.of_disk("8:0"), None);
+        had.add(&reading, 1000);
+        assert_eq!(had.of_disk("8:0"), Some(BTreeMap::from([(7, 0.4)])));
+        assert_eq!(had.of_disk("8:16"), Some(BTreeMap::from([(7, 0.05)])));
+        assert_eq!(had.of_disk("8:32"), Some(BTreeMap::new()));
+        reading.served_missed = 1;
+        had.add(&reading, 1000);
+        assert_eq!(had.of_disk("8:0"), None);
     }
 
     #[test]

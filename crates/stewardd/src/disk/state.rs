@@ -9,7 +9,7 @@ use steward_core::disk::config::Config;
 use steward_core::disk::cost::{Lines, Model, Standing};
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator;
-use steward_core::disk::guard::{Disks, Taken};
+use steward_core::disk::guard::{self, Disks, Taken};
 use steward_core::disk::plan::{Decision, Plan, Seen};
 use steward_core::disk::priority::Priority;
 use steward_core::domain::name::is_at_or_below;
@@ -65,8 +65,8 @@ pub(crate) struct Disk {
     pub(super) plan: Plan,
     /// When it was looked where what is swapped out goes, and what was found then.
     swap_disks: Option<(u64, BTreeSet<String>)>,
-    /// Who had lost their place at the last look.
-    set_back: BTreeSet<TaskId>,
+    /// Who had lost their place at the last look, and for what they took of which disk.
+    set_back: BTreeMap<TaskId, String>,
     /// What disks had done at the last look, and when.
     done: (u64, BTreeMap<String, DiskUsage>),
     /// What specifications say, by the number that tasks know them by.
@@ -98,7 +98,7 @@ impl Disk {
             background: BTreeMap::new(),
             plan: Plan::default(),
             swap_disks: None,
-            set_back: BTreeSet::new(),
+            set_back: BTreeMap::new(),
             done: (0, BTreeMap::new()),
             classes: BTreeMap::new(),
             known: Known::default(),
@@ -190,11 +190,12 @@ impl Disk {
             }
             (self.disks_since(now_ns, roots), taken)
         });
-        let taken = taken.as_ref().map(|(disks, taken)| (*disks, taken));
+        let taken = taken.as_ref().map(|(disks, taken)| (disks, taken));
         self.first.clone_from(&seen.domains);
         let decision = self.plan.decide(now_ns, seen, taken);
-        for task in decision.set_back.difference(&self.set_back) {
-            tracing::info!(decision = "disk-set-back", tid = task.tid, "it takes most of a disk for itself");
+        for (task, disk) in decision.set_back.iter().filter(|(task, _)| !self.set_back.contains_key(task)) {
+            let tid = task.tid;
+            tracing::info!(decision = "disk-set-back", tid, disk, "it takes most of a disk for itself");
         }
         self.set_back.clone_from(&decision.set_back);
         decision
@@ -203,17 +204,24 @@ impl Disk {
     /// What disks have done since the last look.
     fn disks_since(&mut self, now_ns: u64, roots: &Roots) -> Disks {
         let devices = devices::list(roots).unwrap_or_default();
-        let own = devices.iter().filter(|device| !device.stands_for_others);
-        let done = usage::of_disks(own.map(|device| device.name.as_str()), roots);
+        let own: Vec<&Device> = devices.iter().filter(|device| !device.stands_for_others).collect();
+        let done = usage::of_disks(own.iter().map(|device| device.name.as_str()), roots);
         let passed_ns = now_ns.saturating_sub(self.done.0).max(1);
-        let mut disks = Disks::default();
-        for (name, now) in &done {
-            let before = self.done.1.get(name).copied().unwrap_or(*now);
-            disks.bytes += now.bytes.saturating_sub(before.bytes);
-            disks.requests += now.requests.saturating_sub(before.requests);
-            let busy = now.busy_ns.saturating_sub(before.busy_ns) as f64 / passed_ns as f64;
-            disks.busy = disks.busy.max(busy.min(1.0));
-        }
+        let had = self.counting.take_had();
+        let disk = |device: &Device| {
+            let now = done.get(&device.name)?;
+            let before = self.done.1.get(&device.name).unwrap_or(now);
+            let since = now.since(before);
+            let disk = guard::Disk {
+                busy: (since.busy_ns as f64 / passed_ns as f64).min(1.0),
+                bytes: since.bytes,
+                requests: since.requests,
+                serves_first: elevator::serves_first(device),
+                had: had.as_ref().and_then(|had| had.of_disk(&device.number)),
+            };
+            Some((device.name.clone(), disk))
+        };
+        let disks = own.into_iter().filter_map(disk).collect();
         self.done = (now_ns, done);
         disks
     }
@@ -340,5 +348,42 @@ mod tests {
         let third = disk.want(Wanted::default()).expect("nothing is to be ordered any more");
         assert_eq!((third.work)(), Ok(Progress::Done));
         assert_eq!(fake.applied().last().map(|wanted| wanted.heirs.len()), Some(0));
+    }
+
+    #[test]
+    fn each_disk_is_told_by_itself_and_whether_anybody_is_served_first_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let roots = Roots::under(directory.path());
+        let write = |path: &str, text: &str| {
+            let path = roots.sys.join("block").join(path);
+            std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+            std::fs::write(path, text).expect("a file");
+        };
+        for (name, number, elevator) in
+            [("sda", "8:0", "none mq-deadline [bfq]"), ("nvme0n1", "259:0", "[none] mq-deadline")]
+        {
+            write(&format!("{name}/dev"), number);
+            write(&format!("{name}/queue/scheduler"), elevator);
+            write(&format!("{name}/mq/0/nr_tags"), "1");
+        }
+        let done = |sda: (u64, u64), fast: (u64, u64)| {
+            for (name, (sectors, busy_ms)) in [("sda", sda), ("nvme0n1", fast)] {
+                write(&format!("{name}/stat"), &format!("{sectors} 0 {sectors} 0 0 0 0 0 0 {busy_ms} 0"));
+            }
+        };
+        let mut disk = Disk::new(Arc::new(FakeDisk::default()));
+        done((0, 0), (0, 0));
+        disk.disks_since(0, &roots);
+        done((100, 500), (4000, 1000));
+        let disks = disk.disks_since(1_000_000_000, &roots);
+        let of = |bytes, requests, busy, serves_first| guard::Disk {
+            busy,
+            bytes,
+            requests,
+            serves_first,
+            had: None,
+        };
+        assert_eq!(disks["sda"], of(51_200, 100, 0.5, true));
+        assert_eq!(disks["nvme0n1"], of(2_048_000, 4000, 1.0, false));
     }
 }
