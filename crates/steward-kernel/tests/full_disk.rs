@@ -19,7 +19,7 @@ fn with_room<T>(bytes: Option<u64>, act: impl FnOnce() -> T) -> T {
 }
 
 fn change(path: &Path, number: usize) -> Change {
-    Change::File { path: path.into(), old: format!("old {number}"), new: "new".into() }
+    Change::File { path: path.into(), old: format!("old {number}"), new: "new".into(), disk: None }
 }
 
 #[test]

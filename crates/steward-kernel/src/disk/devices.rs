@@ -1,5 +1,6 @@
 //! The disks of the machine and what orders their requests (Documentation/block/queue-sysfs.rst).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use steward_core::disk::config;
@@ -8,7 +9,7 @@ use steward_core::disk::elevator::{BY_CLASS, Order};
 
 use super::below::{device_of_file, disks_below};
 use super::cost::{self, AllLines};
-use super::elevators::chosen;
+use super::elevators::{chosen, which};
 use crate::error::KernelError;
 use crate::journal::{Change, JournalError, SharedJournal};
 use crate::roots::{Roots, read_if_present, write};
@@ -38,12 +39,7 @@ fn look_at(name: &str, lines: Option<&AllLines>, roots: &Roots) -> Option<Device
     let number = |file: &str| text(file).and_then(|text| text.parse::<u64>().ok());
     let elevators = text("queue/scheduler").unwrap_or_default();
     let chosen = chosen(&elevators).unwrap_or("none").to_owned();
-    let stands_for_others = ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir())
-        || has_slaves(&directory)
-        // One that is set up for nothing has nothing to tell it by but its name.
-        || name.starts_with("loop")
-        || name.starts_with("zram")
-        || name.starts_with("ram");
+    let stands_for_others = is_for_others(name, &directory);
     let device_number = text("dev")?;
     Some(Device {
         cost: lines.map(|lines| lines.of(&device_number)),
@@ -61,19 +57,45 @@ fn look_at(name: &str, lines: Option<&AllLines>, roots: &Roots) -> Option<Device
             false => Vec::new(),
         },
         queues: directory.join("mq").is_dir(),
-        elevators: elevators
-            .split_whitespace()
-            .map(|name| name.trim_matches(['[', ']']).to_owned())
-            .collect(),
+        elevators: offered(&elevators),
         elevator: chosen,
         requests: number("queue/nr_requests").unwrap_or(0),
         depth: number("device/queue_depth").or_else(|| number("mq/0/nr_tags")),
     })
 }
 
+/// The disks whose requests are their own, by name and with their number among all that the kernel has had (0 where it
+/// does not say), and what can order their requests: what a disk that has come, or an elevator that was loaded, changes.
+/// It is less to read than [`list`]. Where nothing can be read, none.
+pub fn present(roots: &Roots) -> BTreeMap<(String, u64), Vec<String>> {
+    let entries = std::fs::read_dir(roots.sys.join("block")).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let disk = |name: String| {
+        let directory = directory(&name, roots);
+        let text = |file: &str| read_if_present(&directory.join(file)).ok().flatten();
+        let queues = directory.join("mq").is_dir() && !is_for_others(&name, &directory);
+        let sequence = text("diskseq").and_then(|number| number.parse().ok()).unwrap_or(0);
+        queues.then(|| ((name, sequence), offered(&text("queue/scheduler").unwrap_or_default())))
+    };
+    names.filter_map(disk).collect()
+}
+
+/// All elevators that `queue/scheduler` says can be chosen.
+fn offered(text: &str) -> Vec<String> {
+    text.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
+}
+
+/// Whether a disk stands for others, or for memory.
+fn is_for_others(name: &str, directory: &Path) -> bool {
+    ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir())
+        || has_slaves(directory)
+        // One that is set up for nothing has nothing to tell it by but its name.
+        || ["loop", "zram", "ram"].iter().any(|kind| name.starts_with(kind))
+}
+
 /// By what a disk is known again under another name: a number that its maker has given it, as the kinds of disks show
 /// it, or else no more than what it is and how large.
-fn identity(text: &dyn Fn(&str) -> Option<String>) -> String {
+pub(super) fn identity(text: &dyn Fn(&str) -> Option<String>) -> String {
     let of = |file: &str| text(file).filter(|text| !text.is_empty());
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let model = of("device/model").map(|model| format!("{}, ", words(model))).unwrap_or_default();
@@ -139,6 +161,7 @@ fn change_elevator(
         old: device.elevator.clone(),
         old_requests: device.requests,
         new: order.elevator.to_owned(),
+        disk: disk_of(queue),
     })?);
     if device.elevator != order.elevator {
         write(&queue.join("scheduler"), order.elevator)?;
@@ -169,7 +192,7 @@ pub fn write_freely(
 }
 
 fn hold_nothing_back(journal: &SharedJournal, queue: &Path) -> Result<Option<u64>, JournalError> {
-    match journal.write_file(&queue.join("wbt_lat_usec"), "0") {
+    match journal.write_file_of(disk_of(queue), &queue.join("wbt_lat_usec"), "0") {
         // It was built without it, or there is nothing to be held back on such a device.
         Err(JournalError::Kernel(error)) if error.is_absent() || error.errno() == Some(libc::EINVAL) => {
             Ok(None)
@@ -239,7 +262,7 @@ fn tune(
     ordered: &mut Ordered,
 ) -> Result<(), JournalError> {
     for (name, value) in order.tunables {
-        match journal.write_file(&queue.join("iosched").join(name), value) {
+        match journal.write_file_of(disk_of(queue), &queue.join("iosched").join(name), value) {
             Ok(number) => ordered.tuned.extend(number),
             Err(JournalError::Kernel(error)) if error.is_absent() => {}
             Err(error) => return Err(error),
@@ -274,6 +297,11 @@ fn put_back(journal: &SharedJournal, changes: &[u64], roots: &Roots) -> Result<(
         let _ = journal.close(*number);
     }
     Ok(())
+}
+
+/// Which disk's queue it is.
+fn disk_of(queue: &Path) -> Option<String> {
+    which(queue.parent()?)
 }
 
 fn directory(name: &str, roots: &Roots) -> PathBuf {

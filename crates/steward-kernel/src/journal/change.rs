@@ -22,6 +22,9 @@ pub enum Change {
         old: String,
         /// What it says once written, if the kernel shows it as it was written.
         new: String,
+        /// Whose file it is, where it is of a disk: another one may come to have its name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        disk: Option<String>,
     },
     /// The scheduling of a task was changed.
     Task {
@@ -42,6 +45,9 @@ pub enum Change {
         old_requests: u64,
         /// The elevator by the change.
         new: String,
+        /// Which disk it is: another one may come to have its name. Earlier versions did not note it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        disk: Option<String>,
     },
     /// The priority of a task's disk requests was changed.
     DiskPriority {

@@ -106,11 +106,25 @@ impl Journal {
     /// # Errors
     /// [`JournalError`]; the file is then as it was.
     pub fn write_file(&mut self, path: &Path, value: &str) -> Result<Option<u64>, JournalError> {
+        self.write_file_of(None, path, value)
+    }
+
+    /// The same with a file that is of a disk, and goes with it; `disk` says of which, as `which()` of
+    /// `disk/elevators.rs` does.
+    ///
+    /// # Errors
+    /// As [`Journal::write_file`].
+    pub fn write_file_of(
+        &mut self,
+        disk: Option<String>,
+        path: &Path,
+        value: &str,
+    ) -> Result<Option<u64>, JournalError> {
         let old = read(path)?.trim().to_owned();
         if old == value {
             return Ok(None);
         }
-        let number = self.record(Change::File { path: path.into(), old, new: value.into() })?;
+        let number = self.record(Change::File { path: path.into(), old, new: value.into(), disk })?;
         let written = write(path, value).map_err(JournalError::from);
         if let Err(error) = written.and_then(|()| self.note_shown(number, path, value)) {
             // Back, if it was written, whatever the kernel shows for it.

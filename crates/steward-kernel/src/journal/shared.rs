@@ -56,6 +56,19 @@ impl SharedJournal {
         self.lock().write_file(path, value)
     }
 
+    /// As [`Journal::write_file_of`]; waits for the disk.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_file_of(
+        &self,
+        disk: Option<String>,
+        path: &Path,
+        value: &str,
+    ) -> Result<Option<u64>, JournalError> {
+        self.lock().write_file_of(disk, path, value)
+    }
+
     /// As [`Journal::write_knob`]; waits for the disk, and for the kernel to take the value.
     ///
     /// # Errors

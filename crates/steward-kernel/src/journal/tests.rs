@@ -86,7 +86,7 @@ fn what_someone_else_has_written_since_is_left_alone() {
 fn a_record_whose_change_was_never_made_changes_nothing() {
     let place = Place::new();
     let knob = place.knob("cpu.weight", "100\n");
-    let change = Change::File { path: knob.clone(), old: "100".into(), new: "200".into() };
+    let change = Change::File { path: knob.clone(), old: "100".into(), new: "200".into(), disk: None };
     place.open().record(change).expect("recorded");
     assert!(place.revert().left[0].contains("as it was"));
     assert_eq!(text(&knob), "100\n");
@@ -100,7 +100,7 @@ fn a_last_line_torn_anywhere_is_dropped_and_the_rest_is_put_back() {
     let mut journal = place.open();
     journal.write_file(&knob, "200").expect("written");
     let whole = text(&place.journal_path()).len();
-    let change = Change::File { path: other.clone(), old: "0".into(), new: "1".into() };
+    let change = Change::File { path: other.clone(), old: "0".into(), new: "1".into(), disk: None };
     journal.record(change).expect("recorded");
     drop(journal);
     let content = text(&place.journal_path());
@@ -219,7 +219,7 @@ fn a_journal_of_the_format_without_sums_is_still_put_back() {
     let knob = place.knob("cpu.weight", "200\n");
     let other = place.knob("cpu.idle", "1\n");
     let made = |number: u64, path: &Path, old: &str, new: &str| {
-        let change = Change::File { path: path.into(), old: old.into(), new: new.into() };
+        let change = Change::File { path: path.into(), old: old.into(), new: new.into(), disk: None };
         serde_json::to_string(&Line::Made { number, change }).expect("a line")
     };
     let lines = [
@@ -270,7 +270,7 @@ fn a_long_history_does_not_make_a_long_file() {
     let place = Place::new();
     let mut journal = place.open();
     for _ in 0..SPARE_LINES_MAX {
-        let change = Change::File { path: "/knob".into(), old: "0".into(), new: "1".into() };
+        let change = Change::File { path: "/knob".into(), old: "0".into(), new: "1".into(), disk: None };
         let number = journal.record(change).expect("recorded");
         journal.close(number).expect("closed");
     }
@@ -496,7 +496,7 @@ fn a_knob_written_for_a_long_time_does_not_make_a_long_file() {
 fn a_journal_of_the_format_without_knobs_is_still_put_back() {
     let place = Place::new();
     let knob = place.knob("cpu.weight", "200\n");
-    let change = Change::File { path: knob.clone(), old: "100".into(), new: "200".into() };
+    let change = Change::File { path: knob.clone(), old: "100".into(), new: "200".into(), disk: None };
     let start = Line::Start { schema: SCHEMA_WITHOUT_KNOBS, boot: "first".into() };
     let lines = encode(&start, "first") + &encode(&Line::Made { number: 1, change }, "first");
     std::fs::write(place.journal_path(), lines).expect("a file");

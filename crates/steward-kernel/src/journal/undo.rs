@@ -11,15 +11,24 @@ use crate::disk::{elevators, ioprio};
 use crate::error::KernelError;
 use crate::roots::{Roots, read_if_present, write};
 
+/// Why something of a disk is left as it is whose name was another one's when it was changed.
+const ANOTHER_DISK: &str = "the disk has gone, and another one has its name";
+
 /// Undoes one change if it is still as Steward left it.
 ///
 /// # Errors
 /// [`KernelError`] with the path or the task.
 pub fn undo(change: &Change, roots: &Roots) -> Result<Undone, KernelError> {
     match change {
-        Change::File { path, old, new } => undo_file(path, old, new),
+        Change::File { path, disk, .. } if elevators::is_of_another(path, disk.as_deref()) => {
+            Ok(Undone::Left(ANOTHER_DISK.into()))
+        }
+        Change::DiskOrder { queue, disk, .. } if elevators::is_of_another(queue, disk.as_deref()) => {
+            Ok(Undone::Left(ANOTHER_DISK.into()))
+        }
+        Change::File { path, old, new, .. } => undo_file(path, old, new),
         Change::Task { task, old, new } => undo_task(*task, old, new, &Real(roots)),
-        Change::DiskOrder { queue, old, old_requests, new } => {
+        Change::DiskOrder { queue, old, old_requests, new, .. } => {
             elevators::undo(queue, old, *old_requests, new)
         }
         Change::DiskPriority { task, old, new } => ioprio::undo(*task, *old, *new, roots),

@@ -32,6 +32,9 @@ pub struct Wanted {
     pub priorities: BTreeMap<TaskId, Priority>,
     /// Whether devices are to order requests by class.
     pub ordered: bool,
+    /// While they are, the disks that are there, and what can order their requests: one that comes, and one for which an
+    /// elevator was loaded, is to be ordered too.
+    pub disks: BTreeMap<(String, u64), Vec<String>>,
     /// Whether somebody is to be served first, for whose next request a device may be kept idle.
     pub waits: bool,
     /// Of those with a priority, the kernel's threads that work for others: they have it while somebody waits who is
@@ -121,8 +124,9 @@ struct State {
     limits: BTreeMap<(String, String), Limited>,
     /// What was known to be lost when they were.
     lost: u64,
-    /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
-    refused: BTreeMap<(String, u64), String>,
+    /// Devices on which it failed, in a sentence, and what could order them then: as long as nothing else can, they are
+    /// not tried again and again, each time waiting for what is under way.
+    refused: BTreeMap<(String, u64), (Vec<String>, String)>,
 }
 
 impl KernelKnobs {
@@ -279,8 +283,7 @@ impl Work<'_> {
     fn order(&mut self, state: &mut State, wanted: &Wanted) {
         let Some(devices) = self.devices(&wanted.known) else { return };
         let there: BTreeSet<(String, u64)> = devices.iter().map(identity).collect();
-        state.ordered.retain(|device, _| there.contains(device));
-        state.refused.retain(|device, _| there.contains(device));
+        self.forget_gone(state, &there);
         if !wanted.ordered {
             state.refused.clear();
             for ((name, _), (_, ordered)) in std::mem::take(&mut state.ordered) {
@@ -300,7 +303,20 @@ impl Work<'_> {
         for device in devices {
             self.order_one(state, &device, need);
         }
-        self.faults.extend(state.refused.values().cloned());
+        self.faults.extend(state.refused.values().map(|(_, sentence)| sentence.clone()));
+    }
+
+    /// What was changed of disks that have gone is not to be put back to one that comes to have the name.
+    fn forget_gone(&mut self, state: &mut State, there: &BTreeSet<(String, u64)>) {
+        state.refused.retain(|device, _| there.contains(device));
+        let gone: Vec<_> = state.ordered.keys().filter(|device| !there.contains(device)).cloned().collect();
+        for device in gone {
+            let Some((_, ordered)) = state.ordered.remove(&device) else { continue };
+            if let Some(moments) = state.told() {
+                moments.remove_device(&device.0);
+            }
+            self.restore(&ordered);
+        }
     }
 
     /// After the elevators: with one of them the kernel holds nothing back, and does again with the next.
@@ -310,7 +326,12 @@ impl Work<'_> {
         }
         let Some(devices) = self.devices(&wanted.known) else { return };
         let there: BTreeSet<(String, u64)> = devices.iter().map(identity).collect();
-        state.freely.retain(|device, _| there.contains(device));
+        let gone: Vec<_> = state.freely.keys().filter(|device| !there.contains(device)).cloned().collect();
+        for device in gone {
+            if let Some(number) = state.freely.remove(&device) {
+                self.put_back(number);
+            }
+        }
         for device in &devices {
             let key = identity(device);
             let is_wanted =
@@ -360,7 +381,7 @@ impl Work<'_> {
             }
             return;
         };
-        if state.refused.contains_key(&key) {
+        if state.refused.get(&key).is_some_and(|(offered, _)| *offered == device.elevators) {
             return;
         }
         match state.ordered.get(&key) {
@@ -393,6 +414,7 @@ impl Work<'_> {
                     "requests are ordered by class"
                 );
                 state.attend_to(device, &order);
+                state.refused.remove(&key);
                 state.ordered.insert(key, (need, ordered));
             }
             Err(error) => {
@@ -402,7 +424,7 @@ impl Work<'_> {
                      {elevator}), or write order = \"keep\" below [disk] in steward.toml",
                     device.name
                 );
-                state.refused.insert(key, sentence);
+                state.refused.insert(key, (device.elevators.clone(), sentence));
             }
         }
     }
@@ -628,6 +650,70 @@ mod tests {
         knobs.apply(&Wanted::default()).expect("there is nothing to be put back");
         assert_eq!(says(&path), "2000\n");
         assert_eq!(journal.as_ref().expect("a journal").outstanding(), 0);
+    }
+
+    /// A disk that rotates, and takes one request at a time.
+    fn plug(roots: &Roots, name: &str, sequence: u64) {
+        let disk = roots.sys.join("block").join(name);
+        for (file, text) in [
+            ("dev", "8:0\n"),
+            ("diskseq", &sequence.to_string()),
+            ("queue/rotational", "1\n"),
+            ("queue/scheduler", "[mq-deadline] none\n"),
+            ("queue/nr_requests", "2\n"),
+            ("mq/0/nr_tags", "1\n"),
+        ] {
+            std::fs::create_dir_all(disk.join(file).parent().expect("it has one")).expect("a directory");
+            std::fs::write(disk.join(file), text).expect("a file");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_comes_while_somebody_is_served_first_is_ordered_and_one_that_has_gone_is_forgotten() {
+        let (_directory, roots, journal, knobs) = with(&[]);
+        let ordered = || Wanted { ordered: true, disks: devices::present(&roots), ..Wanted::default() };
+        let says = |file: &str| {
+            std::fs::read_to_string(roots.sys.join("block/sda/queue").join(file)).expect("a file")
+        };
+        let outstanding = || journal.as_ref().expect("a journal").outstanding();
+        let before = ordered();
+        knobs.apply(&before).expect("there are none");
+        plug(&roots, "sda", 1);
+        assert_ne!(ordered(), before, "it is to be looked at what there is");
+        knobs.apply(&ordered()).expect("it can be written");
+        assert_eq!((says("scheduler").as_str(), outstanding()), ("bfq", 1));
+        // Another one of its name: it is ordered itself, and what the first one had is not put back.
+        plug(&roots, "sda", 2);
+        knobs.apply(&ordered()).expect("it can be written");
+        assert_eq!((says("scheduler").as_str(), outstanding()), ("bfq", 1));
+        std::fs::remove_dir_all(roots.sys.join("block/sda")).expect("it goes");
+        knobs.apply(&ordered()).expect("there is nothing to do");
+        assert_eq!(outstanding(), 0);
+        plug(&roots, "sda", 3);
+        knobs.apply(&Wanted::default()).expect("there is nothing to put back");
+        assert_eq!(says("scheduler"), "[mq-deadline] none\n");
+    }
+
+    #[test]
+    fn a_disk_without_the_elevator_is_tried_again_once_that_is_loaded() {
+        let (_directory, roots, _journal, knobs) = with(&[]);
+        plug(&roots, "sda", 1);
+        let queue = roots.sys.join("block/sda/queue");
+        // Here it fails for want of the second file.
+        std::fs::remove_file(queue.join("nr_requests")).expect("it is there");
+        std::fs::create_dir(queue.join("nr_requests")).expect("a directory");
+        let ordered = || Wanted { ordered: true, disks: devices::present(&roots), ..Wanted::default() };
+        let says = || std::fs::read_to_string(queue.join("scheduler")).expect("a file");
+        let faults = knobs.apply(&ordered()).expect_err("it cannot be written");
+        assert!(faults[0].contains("modprobe bfq"), "{faults:?}");
+        std::fs::remove_dir(queue.join("nr_requests")).expect("it is there");
+        std::fs::write(queue.join("nr_requests"), "2\n").expect("a file");
+        std::fs::write(queue.join("scheduler"), "[mq-deadline] none\n").expect("a file");
+        let faults = knobs.apply(&ordered()).expect_err("it is not tried again");
+        assert!(faults[0].contains("modprobe bfq"), "{faults:?}");
+        std::fs::write(queue.join("scheduler"), "[mq-deadline] none bfq\n").expect("a file");
+        knobs.apply(&ordered()).expect("it can be written");
+        assert_eq!(says(), "bfq");
     }
 
     #[test]

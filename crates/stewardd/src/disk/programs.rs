@@ -10,6 +10,7 @@ use steward_core::disk::priority::Priority;
 use steward_core::process::{Process, TaskId};
 use steward_core::spec::Spec;
 use steward_kernel::disk::calibrations::Calibrations;
+use steward_kernel::disk::devices;
 use steward_kernel::process;
 
 use super::domains::OfDomains;
@@ -49,12 +50,17 @@ impl Daemon {
         let Decision { priorities, ordered, waits, left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
         heirs.extend(left);
+        let disks = match ordered {
+            true => devices::present(&self.options.roots),
+            false => BTreeMap::new(),
+        };
         let lost = self.disk.lost;
         let written_freely = self.disks_written_freely(now_ns);
         let wanted = Wanted {
             written_freely,
             priorities,
             ordered,
+            disks,
             waits,
             for_others,
             weights,
