@@ -12,11 +12,12 @@
 //!
 //! - `file`: the journal as it lies on the disk, and [`Journal::record`]; `lines`: what is written in it.
 //! - `knobs`: files of cgroups, written with a record; `shared`: one journal for all in a process.
-//! - `undo`: one change taken back; `reverting`: all of them.
+//! - `given`: which elevators are in force; `undo`: one change taken back; `reverting`: all of them.
 
 pub(crate) mod change;
 mod error;
 mod file;
+mod given;
 mod knob;
 mod knobs;
 mod lines;
@@ -27,6 +28,7 @@ mod undo;
 pub use change::{Change, Undone};
 pub use error::JournalError;
 pub use file::Journal;
+pub use given::given_elevators_of;
 pub use knob::Knob;
 pub use reverting::{Report, revert};
 pub use shared::SharedJournal;

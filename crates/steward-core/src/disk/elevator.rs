@@ -4,6 +4,10 @@
 //!
 //! docs/disk.md and docs/disk-measured.md have the measurements that the choice rests on.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
 use super::calibration::unsuited;
 use super::config;
 use super::cost::{Model, Standing};
@@ -233,8 +237,15 @@ pub fn voided(device: &Device) -> Option<String> {
     })
 }
 
+/// What Steward does with disks, as far as a disk does not show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InForce {
+    /// The elevators that Steward has given and not yet put back, by the disk's name.
+    pub given: BTreeMap<String, String>,
+}
+
 /// What makes classes and fractions count on a device, or why nothing does, as a part of a sentence.
-pub fn backend(device: &Device) -> String {
+pub fn backend(device: &Device, in_force: &InForce) -> String {
     let (elevator, places) = (device.elevator.as_str(), device.requests);
     if device.stands_for_others && !device.below.is_empty() {
         return format!("it hands its requests to {}: what is said of that counts", and(&device.below));
@@ -242,38 +253,52 @@ pub fn backend(device: &Device) -> String {
     if let Some(others) = charged_by_others(device) {
         return others;
     }
-    match (voided(device), choose(device, Need::default())) {
-        (_, Choice::Charge(model)) => charged(device, &model),
-        (None, _) if elevator == BY_CLASS => {
-            format!("{elevator} with {places} places: classes and fractions count")
-        }
-        (None, Choice::Leave(why)) => {
-            format!(
-                "{elevator} with {places} places: interactive comes first, and nothing else counts ({why})"
-            )
-        }
-        (Some(void), Choice::Leave(why)) => {
-            format!("classes and fractions count for nothing: {void}; it is left alone, since {why}")
-        }
-        (None, Choice::Order(order)) if order.elevator != BY_CLASS && elevator == order.elevator => {
+    match (choose(device, Need::default()), in_force.given.get(&device.name)) {
+        (Choice::Leave(why), _) => as_it_is(device, &format!("it is left alone, since {why}")),
+        (Choice::Charge(model), _) => charged(device, &model),
+        (Choice::Order(_), Some(given)) if given != elevator => as_it_is(
+            device,
+            &format!("somebody has chosen {elevator} since Steward gave it {given}, and it stays"),
+        ),
+        (Choice::Order(order), _)
+            if order.elevator == SECOND && elevator == SECOND && voided(device).is_none() =>
+        {
             format!("{elevator} with {places} places: {}", only_first())
         }
-        (_, Choice::Order(order)) if order.elevator != BY_CLASS => format!(
-            "{elevator} with {places} places until somebody has a class or a fraction, and {} with {} then: {}",
-            order.elevator,
-            order.requests,
-            only_first()
+        (Choice::Order(_), Some(_)) => as_it_is(
+            device,
+            "Steward has made more room, and somebody has chosen otherwise since, which stays",
         ),
-        (_, Choice::Order(order)) => format!(
-            "{elevator} with {places} places until somebody has a class or a fraction, and {} with {} then",
-            order.elevator, order.requests
-        ),
+        (Choice::Order(_), None) if elevator == BY_CLASS && voided(device).is_none() => as_it_is(device, ""),
+        (Choice::Order(order), None) => {
+            let then = format!(
+                "{elevator} with {places} places until somebody has a class or a fraction, and {} with {} then",
+                order.elevator, order.requests
+            );
+            if order.elevator == SECOND { format!("{then}: {}", only_first()) } else { then }
+        }
     }
 }
 
 /// What the second choice gives.
 fn only_first() -> String {
     format!("interactive comes first, and nothing else counts (this kernel has no {BY_CLASS})")
+}
+
+/// What counts on a device as it is now, and where not everything does, why it stays so.
+fn as_it_is(device: &Device, why: &str) -> String {
+    let (elevator, places) = (device.elevator.as_str(), device.requests);
+    match voided(device) {
+        None if elevator == BY_CLASS => {
+            format!("{elevator} with {places} places: classes and fractions count")
+        }
+        None => {
+            format!(
+                "{elevator} with {places} places: interactive comes first, and nothing else counts; {why}"
+            )
+        }
+        Some(void) => format!("classes and fractions count for nothing: {void}; {why}"),
+    }
 }
 
 /// What there is to say of a device whose requests somebody else has charged.
@@ -454,11 +479,11 @@ mod tests {
         for has_parts in [false, true] {
             assert_eq!(choose(&fast(), Need { first: First::Told, has_parts }), Choice::Charge(model));
         }
-        let now = backend(&fast());
+        let now = backend(&fast(), &InForce::default());
         assert!(now.starts_with("nothing is set of it until a domain has a class"), "{now}");
         assert!(now.contains("reads 20000 pages a second, 22000 in order, and 500M a second"), "{now}");
         let lines = Lines { model: model.to_kernel("254:0"), quality: model.quality("254:0") };
-        let in_force = backend(&Device { cost: Some(lines), ..fast() });
+        let in_force = backend(&Device { cost: Some(lines), ..fast() }, &InForce::default());
         assert!(in_force.starts_with("io.cost by its calibration"), "{in_force}");
     }
 
@@ -484,7 +509,11 @@ mod tests {
         ] {
             let Choice::Leave(why) = choose(&device, Need::default()) else { panic!("{says}") };
             assert!(why.contains(says), "{why}");
-            assert!(backend(&device).contains(says) || device.elevator == "bfq", "{}", backend(&device));
+            assert!(
+                backend(&device, &InForce::default()).contains(says) || device.elevator == "bfq",
+                "{}",
+                backend(&device, &InForce::default())
+            );
         }
     }
 
@@ -493,9 +522,9 @@ mod tests {
         let below = ["sda", "sdb", "sdc"].map(str::to_owned).to_vec();
         let device = Device { stands_for_others: true, below, ..disk() };
         assert!(
-            backend(&device).starts_with("it hands its requests to sda, sdb and sdc"),
+            backend(&device, &InForce::default()).starts_with("it hands its requests to sda, sdb and sdc"),
             "{}",
-            backend(&device)
+            backend(&device, &InForce::default())
         );
         let Choice::Leave(why) = choose(&device, Need::default()) else { panic!("others order them") };
         assert_eq!(why, "it hands its requests to sda, sdb and sdc, where they are ordered");
@@ -505,7 +534,7 @@ mod tests {
     fn what_each_device_has_is_said_with_the_reason() {
         let with = |elevator: &str, rotational| {
             let device = Device { elevator: elevator.to_owned(), requests: 128, rotational, ..disk() };
-            backend(&device)
+            backend(&device, &InForce::default())
         };
         for (said, phrase) in [
             (with("bfq", false), "bfq with 128 places: classes and fractions count"),
@@ -517,6 +546,68 @@ mod tests {
         ] {
             assert!(said.contains(phrase), "{said}");
         }
+    }
+
+    fn given() -> InForce {
+        InForce { given: BTreeMap::from([("sda".to_owned(), "bfq".to_owned())]) }
+    }
+
+    fn with_places(elevator: &str, requests: u64) -> Device {
+        Device { elevator: elevator.to_owned(), requests, ..disk() }
+    }
+
+    #[test]
+    fn what_somebody_has_chosen_in_place_of_stewards_elevator_is_said_to_stay() {
+        let said = |elevator: &str| backend(&with_places(elevator, 128), &given());
+        assert_eq!(said("bfq"), "bfq with 128 places: classes and fractions count");
+        assert_eq!(
+            said("mq-deadline"),
+            "mq-deadline with 128 places: interactive comes first, and nothing else counts; somebody has chosen mq-deadline since \
+             Steward gave it bfq, and it stays"
+        );
+        assert_eq!(
+            said("none"),
+            "classes and fractions count for nothing: it has no elevator: requests are served in the order in which they come; \
+             somebody has chosen none since Steward gave it bfq, and it stays"
+        );
+    }
+
+    #[test]
+    fn a_disk_that_is_to_be_kept_as_it_is_is_not_said_to_be_ordered_later() {
+        let kept = |device: Device| {
+            backend(&Device { order: config::Order::Keep, ..device }, &InForce::default())
+        };
+        for (elevator, count) in [
+            ("bfq", "bfq with 128 places: classes and fractions count"),
+            (
+                "mq-deadline",
+                "mq-deadline with 128 places: interactive comes first, and nothing else counts; it is left alone",
+            ),
+            ("none", "classes and fractions count for nothing: it has no elevator"),
+        ] {
+            let said = kept(with_places(elevator, 128));
+            assert!(said.starts_with(count), "{said}");
+            assert!(elevator == "bfq" || said.contains("kept as it is (order = \"keep\")"), "{said}");
+        }
+        let said = kept(fast());
+        assert!(said.contains("count for nothing") && said.contains("order = \"keep\""), "{said}");
+    }
+
+    #[test]
+    fn too_little_room_in_the_elevator_is_said_wherever_it_makes_classes_void() {
+        let said = backend(&with_places("bfq", 2), &given());
+        assert!(
+            said.starts_with("classes and fractions count for nothing: only 2 requests may wait"),
+            "{said}"
+        );
+        assert!(
+            said.ends_with(
+                "Steward has made more room, and somebody has chosen otherwise since, which stays"
+            )
+        );
+        // Before anybody needs it, it is told what will be.
+        let said = backend(&with_places("bfq", 2), &InForce::default());
+        assert_eq!(said, "bfq with 2 places until somebody has a class or a fraction, and bfq with 128 then");
     }
 
     #[test]

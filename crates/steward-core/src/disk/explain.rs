@@ -1,6 +1,7 @@
 //! Says in sentences what a domain has of the disk, and why. Every sentence gives the figures that it rests on.
 
 use super::device::Device;
+use super::elevator::InForce;
 use super::minute::Done;
 use super::waits::Reason;
 use super::{Class, Settings, elevator};
@@ -40,6 +41,8 @@ pub struct Facts {
     pub problem: Option<String>,
     /// The machine's disks.
     pub devices: Vec<Device>,
+    /// What is done with them.
+    pub in_force: InForce,
 }
 
 /// What requests of a domain took lately.
@@ -177,7 +180,8 @@ pub fn explain(facts: &Facts) -> String {
     }));
     lines.extend(facts.problem.as_ref().map(|why| format!("Not all of that is in force: {why}.")));
     let own = facts.devices.iter().filter(|device| !device.stands_for_others && device.queues);
-    lines.extend(own.map(|device| format!("{}: {}.", device.name, elevator::backend(device))));
+    let said = |device: &Device| elevator::backend(device, &facts.in_force);
+    lines.extend(own.map(|device| format!("{}: {}.", device.name, said(device))));
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
@@ -260,6 +264,7 @@ mod tests {
             }),
             problem: None,
             devices: vec![disk(), Device { name: "dm-0".into(), stands_for_others: true, ..disk() }],
+            in_force: InForce::default(),
         };
         let text = explain(&facts);
         for phrase in [

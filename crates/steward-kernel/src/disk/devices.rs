@@ -455,6 +455,49 @@ mod tests {
     }
 
     #[test]
+    fn what_was_changed_of_a_disk_that_has_gone_is_not_put_back_to_another_one_of_its_name() {
+        // With the kernel's own number of each disk, and by what it is known by where there is none.
+        for (file, another) in [("diskseq", "10\n"), ("size", "16\n")] {
+            let (_directory, roots, journal, device) = sda();
+            let sda = roots.sys.join("block/sda");
+            if file == "size" {
+                std::fs::remove_file(sda.join("diskseq")).expect("it is there");
+                std::fs::write(sda.join("size"), "8\n").expect("a file");
+            }
+            std::fs::write(sda.join("queue/wbt_lat_usec"), "75000\n").expect("a file");
+            let ordered = order(&journal, &device, &BY_CLASS, &roots).expect("it can be written");
+            std::fs::write(sda.join(file), another).expect("a file");
+            restore(&journal, &ordered, &roots).expect("there is nothing to put back");
+            let now = |file: &str| std::fs::read_to_string(sda.join("queue").join(file)).expect("a file");
+            assert_eq!((now("scheduler").as_str(), now("nr_requests").as_str()), ("bfq", "128"), "{file}");
+            assert_eq!((now("iosched/low_latency").as_str(), now("wbt_lat_usec").as_str()), ("0", "0"));
+            assert_eq!(journal.outstanding(), 0);
+        }
+    }
+
+    #[test]
+    fn disks_that_can_be_ordered_are_told_with_their_number_and_what_can_order_them() {
+        let (_directory, roots) = with_files(&FILES);
+        let elevators = ["none", "mq-deadline", "bfq"].map(str::to_owned).to_vec();
+        assert_eq!(present(&roots), BTreeMap::from([(("sda".to_owned(), 9), elevators)]));
+    }
+
+    #[test]
+    fn which_elevators_are_stewards_is_known_from_the_journal_while_they_are() {
+        let (directory, roots, journal, device) = sda();
+        let ordered = order(&journal, &device, &BY_CLASS, &roots).expect("it can be written");
+        let given = std::collections::BTreeMap::from([("sda".to_owned(), "bfq".to_owned())]);
+        assert_eq!(journal.given_elevators(), given);
+        // Also for who only reads it.
+        let path = directory.path().join("journal");
+        assert_eq!(crate::journal::given_elevators_of(&path, &roots), given);
+        std::fs::write(roots.sys.join("block/sda/queue/scheduler"), "none [bfq]\n").expect("a file");
+        restore(&journal, &ordered, &roots).expect("it can be put back");
+        assert!(journal.given_elevators().is_empty());
+        assert!(crate::journal::given_elevators_of(&path, &roots).is_empty());
+    }
+
+    #[test]
     fn what_is_changed_for_moments_is_put_back_whichever_of_its_values_it_has() {
         for (at_the_end, after) in [("0", "1"), ("2000", "1"), ("700", "700")] {
             let (_directory, roots, journal, device) = sda();

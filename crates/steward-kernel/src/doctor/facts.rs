@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use steward_core::config::{CONFIG_FILE_NAME, parse_config};
 use steward_core::disk::device::Device;
-use steward_core::disk::elevator;
+use steward_core::disk::elevator::{self, InForce};
 use steward_core::memory::source::{Choice, Source};
 
 use crate::cgroup::place;
 use crate::disk::calibrations::Calibrations;
 use crate::disk::{devices, elevators};
 use crate::error::KernelError;
+use crate::journal;
 use crate::memory::ages::{self, NoPageAges};
 use crate::memory::slow;
 use crate::memory::swap;
@@ -59,6 +60,9 @@ pub struct Facts {
     /// Disks that can be ordered, or say why not, and those devices that hand their requests to them.
     #[serde(default)]
     pub disks: Vec<Device>,
+    /// What Steward does with disks, as far as the caller may read that.
+    #[serde(default)]
+    pub disks_in_force: InForce,
     /// Whether this kernel has the elevator that serves classes, built in or as a module; `None` where that is not
     /// known.
     #[serde(default)]
@@ -212,6 +216,7 @@ impl<'a> Look<'a> {
             },
             memory,
             has_elevator,
+            disks_in_force: self.disks_in_force(),
             disks,
             realtime_budget_us: self.proc_number("sys/kernel/sched_rt_runtime_us"),
             realtime_period_us: self.proc_number("sys/kernel/sched_rt_period_us"),
@@ -346,6 +351,14 @@ impl<'a> Look<'a> {
         }
         let is_told = |device: &Device| !device.stands_for_others || !device.below.is_empty();
         listed.into_iter().filter(is_told).collect()
+    }
+
+    /// By the daemon's undo journal, where it is unless it was told otherwise. Not everybody may read it: then it is taken
+    /// for what it is usually.
+    fn disks_in_force(&self) -> InForce {
+        let root = self.roots.proc.parent().unwrap_or(Path::new("/"));
+        let given = journal::given_elevators_of(&root.join("var/lib/steward/undo.journal"), self.roots);
+        InForce { given }
     }
 
     /// Built in, loaded, or to be loaded by whoever opens the device.

@@ -113,7 +113,12 @@ fn write_notes(page: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
              [memory] in steward.toml."
         ));
     }
-    notes.extend(facts.disks.iter().map(|disk| format!("Disk {}: {}.", disk.name, elevator::backend(disk))));
+    notes.extend(
+        facts
+            .disks
+            .iter()
+            .map(|disk| format!("Disk {}: {}.", disk.name, elevator::backend(disk, &facts.disks_in_force))),
+    );
     let ordered = |disk: &&Device| matches!(elevator::choose(disk, Need::default()), Choice::Order(_));
     if facts.has_elevator == Some(false) && facts.disks.iter().any(|disk| ordered(&disk)) {
         let name = elevator::BY_CLASS;

@@ -6,6 +6,7 @@ use crate::roots::with_files;
 use steward_core::disk::config::Order;
 use steward_core::disk::cost::{Lines, Model, Way};
 use steward_core::disk::device::Device;
+use steward_core::disk::elevator::InForce;
 use steward_core::memory::source::Source;
 
 /// Kernel 7.3 with everything, as root, under systemd.
@@ -43,6 +44,7 @@ fn complete() -> Facts {
             swap_bytes: 1 << 30,
         },
         disks: Vec::new(),
+        disks_in_force: InForce::default(),
         has_elevator: Some(true),
         realtime_budget_us: Some(950_000),
         realtime_period_us: Some(1_000_000),

@@ -203,7 +203,7 @@ impl Journal {
     }
 }
 
-fn boot_identity(roots: &Roots) -> Result<String, KernelError> {
+pub(super) fn boot_identity(roots: &Roots) -> Result<String, KernelError> {
     Ok(read(&roots.proc.join("sys/kernel/random/boot_id"))?.trim().to_owned())
 }
 

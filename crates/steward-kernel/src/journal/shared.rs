@@ -1,11 +1,13 @@
 //! One undo journal for everybody in a process who changes something in the kernel.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::change::{Change, Undone};
 use super::error::JournalError;
 use super::file::Journal;
+use super::given::given_elevators;
 use super::undo::undo;
 use crate::cgroup::place::Place;
 use crate::error::KernelError;
@@ -33,6 +35,11 @@ impl SharedJournal {
     /// As there.
     pub fn record(&self, change: Change) -> Result<u64, JournalError> {
         self.lock().record(change)
+    }
+
+    /// The elevators that disks were given and that are not put back yet, by the disk's name.
+    pub fn given_elevators(&self) -> BTreeMap<String, String> {
+        given_elevators(self.lock().outstanding().values())
     }
 
     /// How many changes are in force.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use steward_core::disk::config::Order;
 use steward_core::disk::cost::{Lines, Standing};
 use steward_core::disk::device::Device;
-use steward_core::disk::elevator::{self, Choice, Need};
+use steward_core::disk::elevator::{self, Choice, InForce, Need};
 use steward_core::disk::priority::Priority;
 use steward_core::disk::{Class, Limit, shares};
 use steward_core::domain::Tree;
@@ -122,7 +122,11 @@ impl Daemon {
             } else if let (Some(lines), Some(model)) = (&device.cost, &device.model)
                 && matches!(lines.standing(Some(model)), Standing::OthersOn | Standing::OthersOff)
             {
-                wanted.left.push(format!("{}: {}", device.name, elevator::backend(device)));
+                wanted.left.push(format!(
+                    "{}: {}",
+                    device.name,
+                    elevator::backend(device, &InForce::default())
+                ));
             }
         }
     }

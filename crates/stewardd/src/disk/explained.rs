@@ -3,6 +3,7 @@
 use libsteward::api;
 use steward_core::disk::cost::Standing;
 use steward_core::disk::device::Device;
+use steward_core::disk::elevator::InForce;
 use steward_core::disk::explain::{Facts, explain};
 use steward_core::disk::{elevator, shares};
 use steward_core::domain::Tree;
@@ -16,6 +17,7 @@ impl Daemon {
         if self.disk.known.calibrations.disks.is_empty() {
             return Vec::new();
         }
+        let in_force = self.disks_in_force();
         let shown = |device: &Device| {
             let calibration = self.disk.known.calibrations.of(device)?;
             let standing = device.cost.as_ref().map(|lines| lines.standing(device.model.as_ref()));
@@ -24,10 +26,15 @@ impl Daemon {
                 identity: calibration.identity.clone(),
                 measured_at: calibration.measured_at,
                 charged: standing == Some(Standing::Stewards),
-                text: elevator::backend(device),
+                text: elevator::backend(device, &in_force),
             })
         };
         self.disk.devices(&self.options.roots).iter().filter_map(shown).collect()
+    }
+
+    /// What is done with disks, as far as these do not show it.
+    pub(super) fn disks_in_force(&self) -> InForce {
+        InForce { given: self.disk.knobs.given_elevators() }
     }
 
     /// What there is to say of a domain's part of the disk.
@@ -45,6 +52,7 @@ impl Daemon {
             anybody_first: self.disk.has_anybody_first(),
             problem: self.domains.disk_trouble(path).map(str::to_owned),
             devices: self.disk.devices(&self.options.roots),
+            in_force: self.disks_in_force(),
         })
     }
 }

@@ -88,6 +88,9 @@ pub trait Knobs: fmt::Debug + Send + Sync {
     /// All that could not be done, each in a sentence; the rest is in force.
     fn apply(&self, wanted: &Wanted) -> Result<(), Vec<String>>;
 
+    /// The elevators that disks have been given and that are not put back yet, by the disk's name.
+    fn given_elevators(&self) -> BTreeMap<String, String>;
+
     /// Begins to count what disks do for whom, until it is dropped. It takes a moment.
     ///
     /// # Errors
@@ -162,6 +165,10 @@ impl Knobs for KernelKnobs {
             state.moments = None;
         }
         if work.faults.is_empty() { Ok(()) } else { Err(work.faults) }
+    }
+
+    fn given_elevators(&self) -> BTreeMap<String, String> {
+        self.journal.as_ref().map(SharedJournal::given_elevators).unwrap_or_default()
     }
 
     fn count(&self) -> Result<Box<dyn Counts>, String> {

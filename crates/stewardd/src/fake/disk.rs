@@ -1,5 +1,6 @@
 //! Disks in memory, for tests.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use steward_core::disk::ledger::{Key, Reading};
@@ -45,6 +46,10 @@ impl Knobs for FakeDisk {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.0.push(wanted.clone());
         if state.1.is_empty() { Ok(()) } else { Err(state.1.clone()) }
+    }
+
+    fn given_elevators(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
     }
 
     fn count(&self) -> Result<Box<dyn Counts>, String> {
