@@ -13,7 +13,7 @@ mod toml_form;
 
 pub use crate::last_good::{About, Mistake};
 pub use crate::problem::{Origin, Problem, Severity};
-pub use row::{COMM_LENGTH, Class, Fault, Spec, SpecPath, User, check_admissible};
+pub use row::{COMM_LENGTH, Class, Fault, Spec, SpecPath, User, check_admissible, check_served_first};
 pub use row_form::{format_row, parse_row, parse_tab};
 pub use set::{
     DirectoryRank, EffectiveFile, EffectiveFiles, Overridden, ParsedFile, SpecSet, effective_files,

@@ -89,6 +89,7 @@ pub fn check(arguments: &SpecCheckArguments) -> anyhow::Result<bool> {
     let set = SpecSet::merge(files.iter().map(|file| read(file)).collect());
     let mut problems = set.problems.clone();
     problems.extend(set.specs().iter().filter_map(|spec| check_on_disk(spec, own_files)));
+    problems.extend(set.specs().iter().filter_map(|spec| spec::check_served_first(spec, own_files)));
     problems.sort_by(|one, other| one.origin.cmp(&other.origin));
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
     if arguments.output.json {

@@ -61,6 +61,22 @@ fn what_is_in_the_background_is_served_last_and_for_it_alone_no_disk_is_ordered(
 }
 
 #[test]
+fn who_is_to_be_served_first_without_a_reservation_is_not() {
+    let machine = Machine::new();
+    let (editor, indexer) = (machine.program("editor"), machine.program("indexer"));
+    let row = |path: &std::path::Path, io: &str| {
+        format!("[[spec]]\npath = \"{}\"\nio = \"{io}\"\n", path.display())
+    };
+    machine.write_specs("a.toml", &(row(&editor, "interactive") + &row(&indexer, "background")));
+    let (editing, indexing) = (Sleeper::start(&editor), Sleeper::start(&indexer));
+    let daemon = machine.start();
+    // Both are looked at together.
+    until(&machine, &daemon, |wanted| priority_of(wanted, indexing.pid()) == Some(Priority::BestEffort(7)));
+    let wanted = machine.disk.wanted();
+    assert!(priority_of(&wanted, editing.pid()).is_none() && !wanted.ordered, "{wanted:?}");
+}
+
+#[test]
 fn whoever_is_started_by_an_interactive_program_does_not_keep_its_priority() {
     let machine = Machine::new();
     // The daemon looks who started whom: this process is the parent of both.

@@ -215,6 +215,18 @@ pub fn check_admissible(spec: &Spec, thresholds: &Thresholds) -> Option<Problem>
     })
 }
 
+/// Says when a specification wants requests to be served first that are not: without a reservation nobody's are. As
+/// with [`check_target`](super::check_target), it is an error in a person's own files (`strict`), and else a note.
+pub fn check_served_first(spec: &Spec, strict: bool) -> Option<Problem> {
+    let has_no_effect = spec.io == Some(disk::Class::Interactive) && spec.reservation.is_none();
+    has_no_effect.then(|| Problem {
+        origin: spec.origin.clone(),
+        severity: if strict { Severity::Error } else { Severity::Note },
+        what: format!("{}: io = \"interactive\" has no effect without cpu", spec.path),
+        advice: "add a reservation, as in cpu = \"5ms/30ms\", or leave out io".to_owned(),
+    })
+}
+
 /// One rule that a specification breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; {advice}")]

@@ -280,6 +280,24 @@ fn a_reservation_that_no_idle_cpu_would_admit_is_noted() {
 }
 
 #[test]
+fn who_is_to_be_served_first_without_a_reservation_is_told_that_this_has_no_effect() {
+    let parsed = parse(
+        "[[spec]]\npath = \"/bin/a\"\nio = \"interactive\"\n\
+         [[spec]]\npath = \"/bin/b\"\nio = \"interactive\"\ncpu = \"5ms/30ms\"\n\
+         [[spec]]\npath = \"/bin/c\"\nio = \"background\"\n",
+    );
+    let found =
+        |strict| parsed.specs.iter().filter_map(|spec| check_served_first(spec, strict)).collect::<Vec<_>>();
+    assert_eq!(
+        found(true).iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "my.toml:1: /bin/a: io = \"interactive\" has no effect without cpu; add a reservation, as in cpu = \"5ms/30ms\", or leave out io"
+        ]
+    );
+    assert_eq!(found(false).iter().map(|problem| problem.severity).collect::<Vec<_>>(), [Severity::Note]);
+}
+
+#[test]
 fn a_best_effort_specification_grants_nothing() {
     let parsed = parse(
         "[[spec]]\npath = \"/bin/a\"\n[[spec]]\npath = \"/bin/b\"\ncpu = \"7ms/10ms\"\ninherit = true\n",

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::cpu::mechanism::MechanismKind;
+use steward_core::disk::Class;
 use steward_core::disk::config::Order;
 use steward_core::disk::plan::{Decision, Seen};
 use steward_core::disk::priority::Priority;
@@ -137,7 +138,8 @@ impl Daemon {
     /// What programs without a reservation are to have, as their specifications say. Nobody tells when they start: it
     /// does not matter much when what is in the background comes to be there.
     fn in_background(&self) -> BTreeMap<TaskId, Priority> {
-        let is_about = |spec: &Spec| spec.io.is_some() && spec.reservation.is_none();
+        // To be served first takes a reservation, which is what admission and the guard go by.
+        let is_about = |spec: &Spec| spec.io == Some(Class::Background) && spec.reservation.is_none();
         if !self.loaded.specs.iter().any(is_about) {
             return BTreeMap::new();
         }
