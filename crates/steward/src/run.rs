@@ -10,7 +10,7 @@ use clap::Args;
 use libsteward::{Client, api};
 use steward_core::cpu::reservation::Reservation;
 use steward_core::disk::Limit;
-use steward_core::spec;
+use steward_core::{disk, spec};
 
 use crate::account::{Account, Environment};
 use crate::arguments::parse_reservation;
@@ -40,7 +40,8 @@ use crate::memory::arguments::MemoryArguments;
 pub struct RunArguments {
     #[command(flatten)]
     pub reservation: ReservationArguments,
-    /// The reservation and flags as a row in the one-line form; its path is not looked at.
+    /// The reservation, flags, protection and I/O class as a row in the one-line form; its path is not looked at. With
+    /// a protection or a class a domain is made for the program.
     #[arg(long, value_name = "ROW", conflicts_with_all = ["cpu", "inherit", "irrevocable", "MemoryArguments", "DiskArguments"])]
     pub spec: Option<String>,
     /// Start the program as best-effort when the reservation is refused or the daemon does not run, with a word on
@@ -167,6 +168,9 @@ fn request(arguments: &RunArguments) -> Result<api::Run, String> {
             inherit: Some(spec.inherit),
             revocable: Some(spec.revocable),
             keep_if_refused,
+            protect: spec.protect.map(|period| i64::try_from(period.as_nanos()).unwrap_or(i64::MAX)),
+            // The normal class is what it has without one, and asks for no domain.
+            io: spec.io.filter(|class| *class != disk::Class::Normal).map(to_io),
             ..api::Run::default()
         });
     }
@@ -194,6 +198,14 @@ fn request(arguments: &RunArguments) -> Result<api::Run, String> {
     })
 }
 
+fn to_io(class: disk::Class) -> api::IoClass {
+    match class {
+        disk::Class::Interactive => api::IoClass::Interactive,
+        disk::Class::Normal => api::IoClass::Normal,
+        disk::Class::Background => api::IoClass::Background,
+    }
+}
+
 fn ask(socket: &Path, request: &api::Run, create: bool) -> Result<api::Ran, libsteward::Error> {
     let mut client = Client::connect(socket)?;
     if let Some(domain) = request.domain.as_ref().filter(|_| create) {
@@ -217,4 +229,34 @@ fn execute(command: &[OsString], environment: &Environment) -> ExitCode {
     let error = command.args(arguments).exec();
     eprintln!("steward: cannot execute {}: {error}", program.to_string_lossy());
     ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArguments,
+    }
+
+    fn of_row(row: &str) -> api::Run {
+        let line = Line::try_parse_from(["run", "--spec", row, "true"]).expect("it can be read");
+        request(&line.run).expect("it asks for something")
+    }
+
+    #[test]
+    fn all_that_a_row_says_is_asked_for() {
+        let asked = of_row("/usr/bin/vi:Iact:5:30:IR:10:interactive");
+        assert_eq!(asked.cpu, Some(api::Reservation { budget_ns: 5_000_000, period_ns: 30_000_000 }));
+        assert_eq!((asked.inherit, asked.revocable), (Some(true), Some(true)));
+        assert_eq!((asked.io, asked.protect), (Some(api::IoClass::Interactive), Some(600_000_000_000)));
+        assert!(asked.needs_domain());
+        for row in ["/usr/bin/vi:Iact:5:30:IR:-:-", "/usr/bin/vi:Iact:5:30:IR:-:normal"] {
+            assert!(!of_row(row).needs_domain(), "{row}");
+        }
+    }
 }
