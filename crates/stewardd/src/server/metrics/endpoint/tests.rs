@@ -7,11 +7,27 @@ use std::thread::JoinHandle;
 use steward_core::cpu::audit::Tally;
 use steward_core::cpu::forecast::Forecast;
 use steward_core::cpu::mechanism::{MechanismKind, Standing};
-use steward_core::disk::explain::Use;
+use steward_core::disk::explain::{Lately, Use};
+use steward_core::disk::latency::Histogram;
+use steward_core::disk::minute::Done;
+use steward_core::disk::waits::Reason;
 use steward_core::memory;
 
 use super::*;
+use crate::server::metrics::disk::DiskWork;
 use crate::server::metrics::{DomainFigures, MemoryFigures};
+
+fn disk_work() -> DiskWork {
+    let mut done = Done { max_ns: 500_000_000, ..Done::default() };
+    done.latencies.0[Histogram::step_of(10_000_000)] = 99;
+    done.latencies.0[Histogram::step_of(500_000_000)] = 1;
+    DiskWork {
+        device_ns: Some(750_000_000),
+        lately: Some(Lately { seen_ns: 60_000_000_000, done }),
+        waits: BTreeMap::from([(Reason::Journal, (2, 250_000_000))]),
+        dirty_bytes: Some(12_288),
+    }
+}
 
 fn figures() -> Figures {
     let tally = Tally { promised_ns: 2_500_000_000, seconds: 7, broken: 2, ..Tally::default() };
@@ -31,7 +47,14 @@ fn figures() -> Figures {
         waited_ns: 20,
         audit: Some(tally),
         memory: Some(memory),
-        disk: Some(Use { read_bytes: 4096, device_time_ns: Some(20), ..Use::default() }),
+        disk: Some(Use {
+            read_bytes: 4096,
+            written_bytes: 8192,
+            requests: 3,
+            device_time_ns: Some(250_000_000),
+            stalled_ns: 1_500_000_000,
+        }),
+        disk_work: disk_work(),
         ..DomainFigures::default()
     };
     let root = DomainFigures { name: "/".to_owned(), best_effort_ns: u64::MAX, ..DomainFigures::default() };
@@ -105,6 +128,16 @@ fn the_text_keeps_to_the_format_and_has_base_units() {
         (format!("steward_domain_cpu_seconds_total{{{web},kind=\"best_effort\"}}"), 1.5),
         (format!("steward_domain_promised_seconds_total{{{web}}}"), 2.5),
         (format!("steward_domain_broken_seconds_total{{{web}}}"), 2.0),
+        (format!("steward_disk_read_bytes_total{{{web}}}"), 4096.0),
+        (format!("steward_disk_written_bytes_total{{{web}}}"), 8192.0),
+        (format!("steward_disk_requests_total{{{web}}}"), 3.0),
+        (format!("steward_disk_stalled_seconds_total{{{web}}}"), 1.5),
+        (format!("steward_disk_busy_seconds_total{{{web}}}"), 0.25),
+        (format!("steward_disk_device_seconds_total{{{web}}}"), 0.75),
+        (format!("steward_disk_latency_seconds{{{web},quantile=\"1\"}}"), 0.5),
+        (format!("steward_disk_waits_total{{{web},reason=\"journal\"}}"), 2.0),
+        (format!("steward_disk_waiting_seconds_total{{{web},reason=\"journal\"}}"), 0.25),
+        (format!("steward_disk_dirty_bytes{{{web}}}"), 12_288.0),
     ] {
         assert_eq!(samples.get(&series), Some(&value), "{series} in {samples:#?}");
     }
@@ -112,6 +145,9 @@ fn the_text_keeps_to_the_format_and_has_base_units() {
         !samples.contains_key("steward_domain_broken_seconds_total{domain=\"/\"}"),
         "it is promised nothing"
     );
+    let unseen =
+        samples.keys().filter(|series| series.starts_with("steward_disk_") && series.contains("\"/\""));
+    assert_eq!(unseen.collect::<Vec<_>>(), Vec::<&String>::new(), "nothing is counted of it");
     parse(&text(&Figures::default()));
 }
 
