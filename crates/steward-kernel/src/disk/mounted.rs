@@ -1,8 +1,11 @@
-//! Where a disk has a file system that files can be written on, and which disk a directory is on.
+//! Where a disk has a file system that files can be written on, which disk a directory is on, and which file systems do
+//! not say whose pages they write back.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use steward_core::disk::device::Device;
 
 use super::below::{DeviceOfFile, disks_below, name_of};
@@ -67,6 +70,43 @@ pub fn find(place: &Path, roots: &Roots, device_of_file: DeviceOfFile) -> Result
             disks.join(", ")
         )),
     }
+}
+
+/// The file systems that tell the kernel whose pages are written back (`SB_I_CGROUPWB`;
+/// Documentation/admin-guide/cgroup-v2.rst, "Filesystem Support for Writeback"). Of ext3 it is the driver of ext4.
+const WITH_CGROUP_WRITEBACK: [&str; 6] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"];
+
+/// A file system of which nothing that is written back counts for the cgroup that has changed it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenByRoot {
+    /// Where it is mounted, at first.
+    pub point: PathBuf,
+    /// What it is, as in `vfat`.
+    pub kind: String,
+    /// The disks that it is on, by name.
+    pub disks: Vec<String>,
+}
+
+/// The file systems on these disks that can be written and do not tell whose pages they write back.
+pub fn written_by_root(
+    disk_names: &[&str],
+    roots: &Roots,
+    device_of_file: DeviceOfFile,
+) -> Vec<WrittenByRoot> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for mount in mounts(roots).into_iter().filter(|mount| !mount.is_read_only) {
+        if WITH_CGROUP_WRITEBACK.contains(&mount.kind.as_str()) || !seen.insert(mount.number.clone()) {
+            continue;
+        }
+        let Some(name) = name_of(&mount.number, roots) else { continue };
+        let mut disks = disks_below(&name, roots, device_of_file);
+        disks.retain(|disk| disk_names.contains(&disk.as_str()));
+        if !disks.is_empty() {
+            found.push(WrittenByRoot { point: mount.point, kind: mount.kind, disks });
+        }
+    }
+    found
 }
 
 /// The kernel's name of a device that is named so; `None` where none is.
@@ -202,5 +242,25 @@ mod tests {
             let why = find(place, &roots, number).expect_err("it cannot be measured");
             assert!(why.contains(says), "{why}");
         }
+    }
+
+    #[test]
+    fn file_systems_that_do_not_say_whose_pages_they_write_are_found_on_disks_and_below_what_stands_for_them()
+    {
+        let (_keep, roots) = with_files(&FILES);
+        let mountinfo = "21 1 8:1 / /data rw - ext4 /dev/sda1 rw\n\
+             22 1 8:16 / /stick rw,noatime - vfat /dev/sdb rw\n\
+             23 1 8:16 /a /bound rw,noatime - vfat /dev/sdb rw\n\
+             24 1 9:0 / /both rw - ntfs3 /dev/md0 rw\n\
+             25 1 8:32 / /sealed ro - squashfs /dev/sdc ro\n\
+             26 1 0:42 / /tmp rw - tmpfs tmpfs rw\n";
+        std::fs::create_dir_all(roots.proc.join("self")).expect("a directory");
+        std::fs::write(roots.proc.join("self/mountinfo"), mountinfo).expect("a file");
+        let found = |names: &[&str]| -> Vec<String> {
+            let found = written_by_root(names, &roots, number).into_iter();
+            found.map(|of| format!("{} {} {}", of.point.display(), of.kind, of.disks.join(" "))).collect()
+        };
+        assert_eq!(found(&["sda", "sdb", "sdc"]), ["/stick vfat sdb", "/both ntfs3 sda sdb"]);
+        assert_eq!(found(&["sda"]), ["/both ntfs3 sda"]);
     }
 }

@@ -12,7 +12,9 @@ use steward_core::disk::elevator::{self, InForce};
 use steward_core::memory::source::{Choice, Source};
 
 use crate::cgroup::place;
+use crate::disk::below::device_of_file;
 use crate::disk::calibrations::Calibrations;
+use crate::disk::mounted::{self, WrittenByRoot};
 use crate::disk::{devices, elevators};
 use crate::error::KernelError;
 use crate::journal;
@@ -60,6 +62,9 @@ pub struct Facts {
     /// Disks that can be ordered, or say why not, and those devices that hand their requests to them.
     #[serde(default)]
     pub disks: Vec<Device>,
+    /// File systems on these of which it is not known whose pages are written back.
+    #[serde(default)]
+    pub written_by_root: Vec<WrittenByRoot>,
     /// What Steward does with disks, as far as the caller may read that.
     #[serde(default)]
     pub disks_in_force: InForce,
@@ -217,6 +222,7 @@ impl<'a> Look<'a> {
             memory,
             has_elevator,
             disks_in_force: self.disks_in_force(),
+            written_by_root: self.written_by_root(&disks),
             disks,
             realtime_budget_us: self.proc_number("sys/kernel/sched_rt_runtime_us"),
             realtime_period_us: self.proc_number("sys/kernel/sched_rt_period_us"),
@@ -353,8 +359,14 @@ impl<'a> Look<'a> {
         listed.into_iter().filter(is_told).collect()
     }
 
-    /// By the daemon's undo journal, where it is unless it was told otherwise. Not everybody may read it: then it is taken
-    /// for what it is usually.
+    fn written_by_root(&self, disks: &[Device]) -> Vec<WrittenByRoot> {
+        let own = disks.iter().filter(|disk| !disk.stands_for_others && disk.queues);
+        let names: Vec<&str> = own.map(|disk| disk.name.as_str()).collect();
+        mounted::written_by_root(&names, self.roots, device_of_file)
+    }
+
+    /// By the daemon's undo journal, where it is unless it was told otherwise. Not everybody may read it: then it is
+    /// taken for what it is usually.
     fn disks_in_force(&self) -> InForce {
         let root = self.roots.proc.parent().unwrap_or(Path::new("/"));
         let given = journal::given_elevators_of(&root.join("var/lib/steward/undo.journal"), self.roots);

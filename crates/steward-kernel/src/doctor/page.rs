@@ -13,6 +13,7 @@ use super::abilities::Ability;
 use super::facts::{Facts, Pressure};
 use super::promises::{Holds, Promise};
 use super::{Diagnosis, MechanismKind};
+use crate::disk::mounted::WrittenByRoot;
 use crate::memory::ages::NoPageAges;
 
 /// How wide the page is, in characters.
@@ -119,6 +120,7 @@ fn write_notes(page: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
             .iter()
             .map(|disk| format!("Disk {}: {}.", disk.name, elevator::backend(disk, &facts.disks_in_force))),
     );
+    notes.extend(facts.written_by_root.iter().map(written_by_root));
     let ordered = |disk: &&Device| matches!(elevator::choose(disk, Need::default()), Choice::Order(_));
     if facts.has_elevator == Some(false) && facts.disks.iter().any(|disk| ordered(&disk)) {
         let name = elevator::BY_CLASS;
@@ -229,4 +231,15 @@ fn write_wrapped(page: &mut fmt::Formatter<'_>, indent: usize, text: &str) -> fm
         line.push_str(word);
     }
     writeln!(page, "{:indent$}{line}", "")
+}
+
+fn written_by_root(found: &WrittenByRoot) -> String {
+    format!(
+        "{point} ({kind}, on {disks}): what programs change there is written back for nobody, as this file system does not say whose it is \
+         (ext4, XFS, btrfs and f2fs do). Classes, fractions and limits of domains count there for reads, and for what is written past the \
+         cache or brought to the disk with fsync.",
+        point = found.point.display(),
+        kind = found.kind,
+        disks = found.disks.join(" and ")
+    )
 }

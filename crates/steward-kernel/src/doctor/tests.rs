@@ -1,6 +1,7 @@
 //! The doctor's judgement of machines that are not at hand, and its look at a directory that stands in for one.
 
 use super::*;
+use crate::disk::mounted::WrittenByRoot;
 use crate::memory::ages::NoPageAges;
 use crate::roots::with_files;
 use steward_core::disk::config::Order;
@@ -45,6 +46,7 @@ fn complete() -> Facts {
         },
         disks: Vec::new(),
         disks_in_force: InForce::default(),
+        written_by_root: Vec::new(),
         has_elevator: Some(true),
         realtime_budget_us: Some(950_000),
         realtime_period_us: Some(1_000_000),
@@ -90,6 +92,18 @@ fn each_disk_is_told_with_what_orders_it_and_why() {
     assert!(page.contains("Disk sda: none with 64 places until somebody has a class"), "{page}");
     assert!(page.contains("Disk nvme0n1: classes and fractions count for nothing"), "{page}");
     assert!(!page.contains("no elevator bfq"), "{page}");
+}
+
+#[test]
+fn a_file_system_that_does_not_say_whose_pages_it_writes_is_told_with_what_still_counts() {
+    let stick = WrittenByRoot { point: "/stick".into(), kind: "vfat".into(), disks: vec!["sdb".into()] };
+    let page = diagnose(Facts { written_by_root: vec![stick], ..complete() }).to_string();
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        page.contains("/stick (vfat, on sdb): what programs change there is written back for nobody"),
+        "{page}"
+    );
+    assert!(!diagnose(complete()).to_string().contains("written back for nobody"));
 }
 
 #[test]
