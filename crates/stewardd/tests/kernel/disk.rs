@@ -37,6 +37,22 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
             told.says("heir", &["parent: realtime: prio 4"]);
             assert!(!told.text("heir").contains("heir: realtime"), "{}", told.text("heir"));
         }),
+        ("who-takes-a-whole-disk-loses-its-place-and-nobody-is-kept-out-for-long", &|| {
+            let text = told.text("nobody-is-kept-out");
+            let (pages, lost) = (figure(&text, "patient"), figure(&text, "lost"));
+            println!(
+                "{pages} pages in 8 s beside two that are served first, of which {lost} lost their place"
+            );
+            // A fifth of 100 a second is due to it once both have lost theirs: they are the first among all others.
+            assert!(pages >= 50 && (1..=2).contains(&lost), "{text}");
+            told.says("nobody-is-kept-out", &["best-effort: prio 0"]);
+        }),
+        ("a-disk-that-comes-is-ordered-too-and-again-when-it-comes-again", &|| {
+            told.says("plugged", &["1 is given bfq", "2 is given bfq"]);
+            assert_eq!(told.text("plugged").lines().last(), Some("2"));
+            let left = told.text("left-by-all");
+            assert!(left.contains("the plugged one: ") && !left.contains("the plugged one: bfq"), "{left}");
+        }),
         ("who-has-chosen-a-priority-keeps-it", &|| told.says("chosen", &["own: idle"])),
         ("a-killed-daemon-leaves-it-to-the-next-one", &|| {
             assert_eq!(order("killed"), "bfq with 128");

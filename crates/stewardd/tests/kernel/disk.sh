@@ -81,6 +81,45 @@ priority parent $shell
 priority heir $heir
 kill $shell $heir
 
+# Two that are served first and want all of the disk, beside one that is not: each request takes 10 ms.
+section nobody-is-kept-out
+reads() { echo "dd if=/dev/nullb0 of=/dev/null bs=4096 iflag=direct skip=$1"; }
+pages() { echo $(($(sed -n 's/^read_bytes: //p' /proc/$1/io) / 4096)); }
+lost() { grep 'decision="disk-set-back"' /tmp/log | grep -c 'disk="nullb0"'; }
+before=$(lost)
+$(reads 6000) 2>/dev/null &
+patient=$!
+steward run -- /opt/waiter/$(reads 1000) 2>/dev/null &
+one=$!
+steward run -- /opt/waiter/$(reads 3000) 2>/dev/null &
+other=$!
+wait_for 'ionice -p $one | grep -q realtime'
+wait_for 'ionice -p $other | grep -q realtime'
+had=$(pages $patient)
+sleep 8
+echo "patient $(($(pages $patient) - had))"
+echo "lost $(($(lost) - before))"
+priority one $one
+priority other $other
+kill $patient $one $other
+
+# A disk that comes while somebody is served first, goes, and comes again.
+section plugged
+plugged=/sys/kernel/config/nullb/nullb1
+mkdir $plugged
+for setting in memory_backed=1 irqmode=0 queue_mode=2 submit_queues=1 hw_queue_depth=1 rotational=1 size=8; do
+    echo "${setting#*=}" >$plugged/${setting%%=*}
+done
+elevator() { sed 's/.*\[\(.*\)\].*/\1/' /sys/block/nullb1/queue/scheduler; }
+for each in 1 2; do
+    echo 1 >$plugged/power
+    wait_for 'elevator | grep -q bfq'
+    echo "$each is given $(elevator)"
+    [ $each = 2 ] || echo 0 >$plugged/power
+    sleep 2
+done
+grep -c 'decision="disk-ordered".*device="nullb1"' /tmp/log
+
 section chosen
 steward run -- /opt/one/sleep 1000 &
 own=$!
@@ -103,6 +142,7 @@ section left-by-all
 kill $player $own
 wait_for '! is_ordered'
 order
+echo "the plugged one: $(elevator)"
 priority journal $journal
 steward run -- /opt/one/sleep 1000 &
 player=$!
