@@ -2,6 +2,7 @@
 //!
 //! - [`below`]: which disks partitions and those devices end up at that stand for others.
 //! - [`devices`]: read, and changed through the undo journal; `elevators`: what is put back of that.
+//! - [`identity`]: which disk is which.
 //! - [`usage`]: what they and single tasks have read and written.
 //! - [`priority`]: the priority of a task's requests, the same way (`ioprio`: the system calls); [`weight`]: the weight
 //!   of a cgroup's; [`limit`]: the most that it may read and write.
@@ -13,6 +14,7 @@ pub mod calibrations;
 pub mod cost;
 pub mod devices;
 pub mod elevators;
+pub mod identity;
 pub(crate) mod ioprio;
 pub mod limit;
 pub mod measure;

@@ -9,7 +9,8 @@ use steward_core::disk::elevator::{BY_CLASS, Order};
 
 use super::below::{device_of_file, disks_below};
 use super::cost::{self, AllLines};
-use super::elevators::{chosen, which};
+use super::elevators::chosen;
+use super::identity::{identity, which};
 use crate::error::KernelError;
 use crate::journal::{Change, JournalError, SharedJournal};
 use crate::roots::{Roots, read_if_present, write};
@@ -65,8 +66,8 @@ fn look_at(name: &str, lines: Option<&AllLines>, roots: &Roots) -> Option<Device
 }
 
 /// The disks whose requests are their own, by name and with their number among all that the kernel has had (0 where it
-/// does not say), and what can order their requests: what a disk that has come, or an elevator that was loaded, changes.
-/// It is less to read than [`list`]. Where nothing can be read, none.
+/// does not say), and what can order their requests: what a disk that has come, or an elevator that was loaded,
+/// changes. It is less to read than [`list`]. Where nothing can be read, none.
 pub fn present(roots: &Roots) -> BTreeMap<(String, u64), Vec<String>> {
     let entries = std::fs::read_dir(roots.sys.join("block")).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -91,28 +92,6 @@ fn is_for_others(name: &str, directory: &Path) -> bool {
         || has_slaves(directory)
         // One that is set up for nothing has nothing to tell it by but its name.
         || ["loop", "zram", "ram"].iter().any(|kind| name.starts_with(kind))
-}
-
-/// By what a disk is known again under another name: a number that its maker has given it, as the kinds of disks show
-/// it, or else no more than what it is and how large.
-pub(super) fn identity(text: &dyn Fn(&str) -> Option<String>) -> String {
-    let of = |file: &str| text(file).filter(|text| !text.is_empty());
-    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let model = of("device/model").map(|model| format!("{}, ", words(model))).unwrap_or_default();
-    let own = of("wwid").or_else(|| of("device/wwid")).map(|wwid| format!("wwid {}", words(wwid)));
-    let serial = || of("serial").or_else(|| of("device/serial")).or_else(|| of("device/cid"));
-    let own = own.or_else(|| serial().map(|serial| format!("{model}serial number {}", words(serial))));
-    let size = || Some(format!("{model}{} {OF_SIZE}", of("size")?));
-    own.or_else(size).unwrap_or_default()
-}
-
-/// Ends the identity of a disk that has nothing of its own; the kernel counts in pieces of 512 bytes, whatever the disk
-/// does (Documentation/ABI/stable/sysfs-block).
-const OF_SIZE: &str = "sectors";
-
-/// Whether what a disk is known by may be true of another one.
-pub fn is_of_any_such(identity: &str) -> bool {
-    identity.ends_with(OF_SIZE)
 }
 
 /// Whether the device of these numbers stands for others, which count what it hands on to them.
@@ -310,6 +289,7 @@ fn directory(name: &str, roots: &Roots) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::identity::is_of_any_such;
     use super::*;
     use crate::journal::Journal;
     use crate::roots::with_files;

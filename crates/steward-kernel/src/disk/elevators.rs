@@ -1,9 +1,7 @@
-//! The elevator of a disk's queue: which one is in force, the one before put back, and whether one can be had at all;
-//! and which disk it is that has a name.
+//! The elevator of a disk's queue: which one is in force, the one before put back, and whether one can be had at all.
 
 use std::path::Path;
 
-use super::devices::identity;
 use crate::error::KernelError;
 use crate::journal::change::Undone;
 use crate::roots::{Roots, read_if_present, write};
@@ -29,23 +27,6 @@ pub fn can_be_had<'a>(name: &str, mut listed: impl Iterator<Item = &'a str>, roo
     let is_listed = |list: &str| list.lines().any(|line| line.split(':').next().is_some_and(is_it));
     let known: Vec<bool> = lists.iter().flatten().map(|list| is_listed(list)).collect();
     (!known.is_empty()).then(|| known.contains(&true))
-}
-
-/// Which of the disks that have its name one after the other the one of this directory below `/sys/block` is: the
-/// kernel numbers all that it has had since it started (`diskseq`); before Linux 5.15 it does not, and what the disk is
-/// known by must do. `None` where there is no disk, or nothing is known of it.
-pub(crate) fn which(directory: &Path) -> Option<String> {
-    let text = |file: &str| read_if_present(&directory.join(file)).ok().flatten();
-    let sequence = text("diskseq").map(|number| format!("diskseq {number}"));
-    sequence.or_else(|| Some(identity(&text)).filter(|identity| !identity.is_empty()))
-}
-
-/// Whether another disk than this one has come to have the files of the queue that `path` is or is in. Of one that has
-/// gone there are none.
-pub(crate) fn is_of_another(path: &Path, disk: Option<&str>) -> bool {
-    let queue = path.ancestors().find(|directory| directory.ends_with("queue"));
-    let Some((directory, disk)) = queue.and_then(Path::parent).zip(disk) else { return false };
-    directory.exists() && which(directory).as_deref() != Some(disk)
 }
 
 /// Undoes a change of [`DiskOrder`](crate::journal::Change::DiskOrder).

@@ -110,7 +110,7 @@ impl Journal {
     }
 
     /// The same with a file that is of a disk, and goes with it; `disk` says of which, as `which()` of
-    /// `disk/elevators.rs` does.
+    /// `disk/identity.rs` does.
     ///
     /// # Errors
     /// As [`Journal::write_file`].

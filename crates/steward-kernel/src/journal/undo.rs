@@ -7,7 +7,7 @@ use steward_core::process::TaskId;
 use super::change::{Change, Undone};
 use crate::cpu::rescheduling::{self, Real, Tasks};
 use crate::cpu::scheduling::Scheduling;
-use crate::disk::{elevators, ioprio};
+use crate::disk::{elevators, identity, ioprio};
 use crate::error::KernelError;
 use crate::roots::{Roots, read_if_present, write};
 
@@ -20,10 +20,10 @@ const ANOTHER_DISK: &str = "the disk has gone, and another one has its name";
 /// [`KernelError`] with the path or the task.
 pub fn undo(change: &Change, roots: &Roots) -> Result<Undone, KernelError> {
     match change {
-        Change::File { path, disk, .. } if elevators::is_of_another(path, disk.as_deref()) => {
+        Change::File { path, disk, .. } if identity::is_of_another(path, disk.as_deref()) => {
             Ok(Undone::Left(ANOTHER_DISK.into()))
         }
-        Change::DiskOrder { queue, disk, .. } if elevators::is_of_another(queue, disk.as_deref()) => {
+        Change::DiskOrder { queue, disk, .. } if identity::is_of_another(queue, disk.as_deref()) => {
             Ok(Undone::Left(ANOTHER_DISK.into()))
         }
         Change::File { path, old, new, .. } => undo_file(path, old, new),

@@ -14,7 +14,7 @@ use steward_kernel::Roots;
 use steward_kernel::disk::below::device_of_file;
 use steward_kernel::disk::calibrations::{self, Calibrations};
 use steward_kernel::disk::mounted::{self, OnDisk};
-use steward_kernel::disk::{devices, measure};
+use steward_kernel::disk::{devices, identity, measure};
 
 use crate::arguments::JsonFlag;
 use crate::output::{print, print_json};
@@ -204,7 +204,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
             "The CPU had no time left meanwhile, so that the disk may do more: whoever gets more out of it will be held back to that.\n",
         );
     }
-    if devices::is_of_any_such(&calibration.identity) {
+    if identity::is_of_any_such(&calibration.identity) {
         text.push_str(
             "It has no number of its own: what was found will be taken to be true of any disk of this kind and size.\n",
         );

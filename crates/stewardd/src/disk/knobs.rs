@@ -32,8 +32,8 @@ pub struct Wanted {
     pub priorities: BTreeMap<TaskId, Priority>,
     /// Whether devices are to order requests by class.
     pub ordered: bool,
-    /// While they are, the disks that are there, and what can order their requests: one that comes, and one for which an
-    /// elevator was loaded, is to be ordered too.
+    /// While they are, the disks that are there, and what can order their requests: one that comes, and one for which
+    /// an elevator was loaded, is to be ordered too.
     pub disks: BTreeMap<(String, u64), Vec<String>>,
     /// Whether somebody is to be served first, for whose next request a device may be kept idle.
     pub waits: bool,
