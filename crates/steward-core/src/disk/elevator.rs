@@ -426,7 +426,7 @@ mod tests {
         assert!(matches!(choose(&said, need), Choice::Order(_)));
         let found = Device { rotational: true, ..fast() };
         assert_eq!(choose(&found, need), Choice::Charge(fast().model.expect("it has one")));
-        assert!(backend(&found).starts_with("nothing is set of it until a domain"), "{}", backend(&found));
+        assert!(backend(&found, &InForce::default()).starts_with("nothing is set of it until a domain"), "{}", backend(&found, &InForce::default()));
         let way = Way { bytes_per_second: 290 << 20, sequential_per_second: 99, random_per_second: 99 };
         let slow = Device { model: Some(Model { read: way, write: way }), ..fast() };
         assert!(matches!(choose(&slow, need), Choice::Order(order) if order.elevator == BY_CLASS));
@@ -454,10 +454,10 @@ mod tests {
         assert_eq!((order.elevator, order.requests), (SECOND, 128));
         assert!(order.tunables.is_empty() && order.moments.is_empty());
         let only = "interactive comes first, and nothing else counts (this kernel has no bfq)";
-        let before = backend(&lacking);
+        let before = backend(&lacking, &InForce::default());
         assert!(before.contains("mq-deadline with 128 then: ") && before.ends_with(only), "{before}");
         let ordered = Device { elevator: SECOND.to_owned(), requests: 128, ..lacking };
-        assert_eq!(backend(&ordered), format!("mq-deadline with 128 places: {only}"));
+        assert_eq!(backend(&ordered, &InForce::default()), format!("mq-deadline with 128 places: {only}"));
     }
 
     fn fast() -> Device {
