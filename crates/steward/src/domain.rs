@@ -196,9 +196,20 @@ fn move_processes(client: &mut Client, arguments: &MoveArguments) -> anyhow::Res
     for pid in crate::who::resolve(&arguments.process, arguments.several)? {
         let request = api::MoveProcess { pid: Some(pid), domain: arguments.domain.clone() };
         let moved = client.call(&request)?;
-        print(&format!("Process {pid} is in {} now, and was in {}.\n", moved.domain, moved.from))?;
+        print(&moved_text(pid, &moved))?;
     }
     Ok(())
+}
+
+fn moved_text(pid: i32, moved: &api::Moved) -> String {
+    let api::Moved { from, domain, left_bytes } = moved;
+    let left = left_bytes.map_or_else(String::new, |bytes| {
+        format!(
+            "{} that it had before stay charged to where it was, and are neither kept nor limited in {domain} until it is started anew.\n",
+            approximate_size(bytes)
+        )
+    });
+    format!("Process {pid} is in {domain} now, and was in {from}.\n{left}")
 }
 
 fn removal_text(domain: &str, removed: &api::DomainRemoved, kill: bool) -> String {

@@ -73,6 +73,8 @@ pub struct Options {
     pub roots: Roots,
     /// The program that asks polkit: [`crate::server::polkit::PROGRAM`].
     pub polkit: PathBuf,
+    /// The program that asks systemd ([`crate::memory::scopes::PROGRAM`]); `None` where process 1 is not systemd.
+    pub systemd: Option<PathBuf>,
     /// What the daemon reserves for itself, or has a better nice value for; `None` leaves it an ordinary program.
     pub own_reservation: Option<Reservation>,
 }
@@ -156,7 +158,7 @@ impl Daemon {
         let domains = domains_of(cgroups, &settings, &options.roots);
         let (audit, audit_message) = Audit::load(&options.state_directory, &boot_id);
         let (memory_audit, memory_messages) = MemoryAudit::load(&options.state_directory, &boot_id);
-        let memory = Memory::new(&options.roots, memory_audit)?;
+        let memory = Memory::new(&options.roots, memory_audit, options.systemd.clone())?;
         let mut daemon = Daemon {
             options,
             cpu: Cpu::new(loader, state, by_hand, audit),

@@ -4,18 +4,22 @@
 //! `steward_core::domain`; here it is carried out. A domain of another manager (systemd's slices, services, scopes) is
 //! never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends domains
 //! whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups,
-//! [`lowered`] has those that come last for now, `disk` what they were given of the disk, `processes` who is in them,
-//! [`view`] shows them.
+//! [`lowered`] has those that come last for now, `admitting` holds what they are to have against what there is, `disk`
+//! what they were given of the disk, `processes` who is in them, `left` what these left elsewhere, `scopes` those that
+//! systemd makes for Steward, [`view`] shows them.
 
+mod admitting;
 pub mod cgroups;
 pub mod declared;
 mod disk;
+mod left;
 pub mod lifetime;
 pub mod lowered;
 pub mod making;
 mod processes;
 pub(crate) mod reading;
 pub mod requests;
+mod scopes;
 mod survey;
 pub mod view;
 
@@ -63,6 +67,15 @@ const NAMED_MAX: usize = 3;
 /// How many changes wait at most to be told.
 const TOLD_MAX: usize = 65_536;
 
+/// What a process has of memory that is charged elsewhere than where it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// When the process started, in ticks since boot.
+    pub started_ticks: u64,
+    /// The paths of the cgroups that it was in, and how many bytes were charged there for it when it left.
+    pub charged: Vec<(String, u64)>,
+}
+
 /// A domain that was made by Steward, or given something.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Held {
@@ -87,6 +100,12 @@ pub struct Held {
     /// What a file declares of it, as it was put in force.
     #[serde(default)]
     pub declared: Option<Declared>,
+    /// Whether its cgroup is a scope that systemd has made because Steward asked.
+    #[serde(default)]
+    pub scope: bool,
+    /// What processes in it have that is charged elsewhere, by process.
+    #[serde(default)]
+    pub left: BTreeMap<i32, Left>,
 }
 
 impl Kept for Held {
@@ -331,9 +350,13 @@ impl Domains {
         given.or_else(|| name::user_of_slice(&cgroup.path)).unwrap_or(cgroup.uid)
     }
 
-    /// The users of all domains above one, nearest first.
+    /// The users of all domains above one that it is a part of, nearest first: none of a scope, which the machine pays
+    /// for, so that nobody may give it more for being the user of the slice.
     pub fn users_above(&self, path: &str) -> Vec<Option<u32>> {
         let mut users = Vec::new();
+        if self.is_scope(path) {
+            return users;
+        }
         let mut above = name::parent_of(path);
         while let Some(path) = above.filter(|path| !path.is_empty()) {
             let cgroup = self.cgroups().ok().and_then(|cgroups| cgroups.find(path).ok());
@@ -394,12 +417,14 @@ impl Domains {
             used: true,
             made_at_ns: 0,
             declared: None,
+            scope: false,
+            left: BTreeMap::new(),
         }
     }
 
     fn hold(&mut self, held: Held) {
         self.changed = true;
-        if held.made || held.settings != Settings::default() {
+        if held.made || held.scope || held.settings != Settings::default() {
             self.held.insert(held.path.clone(), held);
         } else {
             self.held.remove(&held.path);
@@ -412,56 +437,6 @@ impl Domains {
             None => _ = self.held.remove(path),
         }
         self.apply(mechanism);
-    }
-
-    /// Holds what a domain is to have against what its level has; a refusal is told to all who watch.
-    fn admit(&mut self, path: &str, settings: &Settings, asker: Asker) -> Result<(), ApiError> {
-        let Err(refusal) = self.level_of(path).admit(path, settings) else { return Ok(()) };
-        let mut event = api::Event {
-            kind: api::EventKind::DomainRefused,
-            text: format!("{}{}", refusal.reason, report::asked_by(asker.pid, asker.uid)),
-            ..self.event(path, asker)
-        };
-        let (asked, reserved, limit) = (refusal.asked, refusal.reserved, refusal.limit);
-        (event.cpu, event.memory) = match refusal.resource {
-            Resource::Memory => {
-                let [asked, beside, limit] = [asked, reserved, limit].map(|bytes| bytes as u64);
-                (None, Some(api::MemoryFigures { beside, asked, limit, stalled_ns: None }))
-            }
-            Resource::Cpu | Resource::Disk => {
-                let figures =
-                    api::CpuFigures { load: reserved, bandwidth: asked, threshold: limit, cpu: None };
-                (Some(figures).filter(|_| refusal.resource == Resource::Cpu), None)
-            }
-        };
-        // The reason names the siblings with what they have.
-        let beside = self.held.keys().filter(|other| *other != path);
-        let beside = beside.filter(|other| name::parent_of(other) == name::parent_of(path));
-        let named = beside.map(|other| self.whose(other)).collect();
-        let text = format!(
-            "Domain {} does not get it: its level would have more reserved than there is{}",
-            self.names.name_of(path),
-            report::asked_by(asker.pid, asker.uid)
-        );
-        let bare = api::Event { text, ..event.clone() };
-        self.push(Told { event, domain: None, about: About::of(self.whose(path)).naming(named, bare) });
-        Err(ApiError::Overcommitted {
-            resource: refusal.resource.name().to_owned(),
-            reason: refusal.reason,
-            asked: refusal.asked,
-            reserved: refusal.reserved,
-            limit: refusal.limit,
-        })
-    }
-
-    /// One domain with its parent, its siblings and its children, as far as they are held: enough to admit.
-    fn level_of(&self, path: &str) -> Tree {
-        let parent = name::parent_of(path);
-        let is_near = |other: &str| {
-            let above = name::parent_of(other);
-            other == path || Some(other) == parent || above == parent || above == Some(path)
-        };
-        self.tree_of(self.held.keys().map(String::as_str).filter(|other| is_near(other)))
     }
 
     /// A tree of the domains at these paths and above them.
@@ -508,7 +483,7 @@ impl Domains {
     /// What is to be done for it is done by the worker: [`Domains::take_jobs`].
     fn apply_memory(&mut self) {
         let Ok(cgroups) = &self.cgroups else { return };
-        let is_made = |path: &str| self.held.get(path).is_some_and(|held| held.made);
+        let is_made = |path: &str| self.held.get(path).is_some_and(|held| held.made || held.scope);
         let has_leaf = |path: &str| self.held.get(path).is_some_and(|held| held.leaf);
         let tree = self.tree_of(self.held.keys().map(String::as_str));
         let wanted = limits(&tree, &is_made, &has_leaf, &self.cared.minimum_bytes);
@@ -663,7 +638,7 @@ impl Domains {
         let Some(held) = self.held.get(path).filter(|held| !held.settings.memory.is_default()) else {
             return Ok(());
         };
-        if !held.made {
+        if !held.made && !held.scope {
             let reason = format!(
                 "{} was not made by Steward, and its memory is its manager's business: make a domain of your own (steward domain \
                  create), or ask systemd (systemctl set-property UNIT MemoryMin=... MemoryMax=...)",
@@ -713,9 +688,10 @@ impl Domains {
     }
 
     fn event(&self, path: &str, asker: Asker) -> api::Event {
-        let tree = self.level_of(path);
+        let accounted = self.accounted(path);
+        let tree = self.level_of(accounted);
         let settings = self.held.get(path).map(|held| held.settings.clone()).unwrap_or_default();
-        let payer = name::parent_of(path).unwrap_or("");
+        let payer = name::parent_of(accounted).unwrap_or("");
         let reserved = settings.cpu.reserved.unwrap_or(0.0);
         let promised = settings.memory.min_bytes.unwrap_or(0);
         api::Event {

@@ -36,6 +36,7 @@ pub fn options(directory: &Path, roots: Roots) -> Options {
         best_effort: None,
         roots,
         polkit: directory.join("pkcheck"),
+        systemd: Some(directory.join("systemd-run")).filter(|program| program.exists()),
         own_reservation: None,
     }
 }

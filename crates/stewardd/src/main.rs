@@ -6,7 +6,7 @@ mod man_page;
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ use stewardd::disk::moments::watch_kernel;
 use stewardd::domains::{cgroups, declared};
 use stewardd::files::watch::Watch;
 use stewardd::files::{journal, rules, specs};
+use stewardd::memory::scopes;
 use stewardd::server::{Server, peer, polkit};
 use stewardd::turn::{self, Controls, log};
 use stewardd::watchdog;
@@ -215,6 +216,7 @@ fn options(arguments: &Arguments) -> Options {
         roots: Roots::default(),
         own_reservation: Some(OWN_RESERVATION),
         polkit: PathBuf::from(polkit::PROGRAM),
+        systemd: Path::new(scopes::BOOTED).is_dir().then(|| PathBuf::from(scopes::PROGRAM)),
     }
 }
 

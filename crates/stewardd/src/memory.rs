@@ -12,6 +12,7 @@
 //! - `programs`: has specifications' promises to processes kept; [`placed`]: what became of them.
 //! - [`protected`]: what the daemon tells the loop, and does about what it says.
 //! - [`told`]: what is told of all that as decisions.
+//! - [`scopes`]: asks systemd for scopes, for programs that are in its units.
 //! - `shared`: what a thread here and whoever started it both see.
 //! - [`sharing`]: finds out who uses pages of files that are charged to others.
 //! - [`requests`]: who is told how much a domain may use; [`looks`]: the looks that are taken for that.
@@ -30,6 +31,7 @@ pub(crate) mod placed;
 mod programs;
 pub(crate) mod protected;
 mod requests;
+pub mod scopes;
 mod shared;
 pub(crate) mod sharing;
 pub(crate) mod state;

@@ -643,6 +643,11 @@ fn memory_is_promised_and_limited_and_put_back_however_the_daemon_ends() {
         ("a-specification-promises-memory-in-a-domain-of-its-own", &|| {
             told.says("program", &[&format!("{} 1", mib(48)), "is in force in a domain of its own"]);
         }),
+        ("what-a-program-had-before-it-was-moved-is-said-to-be-charged-elsewhere", &|| {
+            let left = "that process";
+            told.says("moved", &["60M", left, "stay charged to /, and are neither kept nor limited here"]);
+            told.says("moved", &["60M that it had before stay charged to where it was"]);
+        }),
         ("a-killed-daemon-leaves-what-was-promised", &|| told.says("killed", &[&mib(64)])),
         ("a-daemon-started-again-promises-the-same", &|| {
             told.says("started-again", &["memory promised: 64M", &format!("{} {}", mib(64), mib(128))]);

@@ -44,7 +44,7 @@ fn until(daemon: &Running, domain: &str, wanted: impl Fn(&api::Domain) -> bool) 
 }
 
 fn kernel_has(machine: &Machine, path: &str) -> (Option<i64>, Option<i64>) {
-    let Told { min_bytes, max_bytes } = machine.cgroups.tree().memory(path);
+    let Told { min_bytes, max_bytes, .. } = machine.cgroups.tree().memory(path);
     (min_bytes.map(|bytes| bytes as i64), max_bytes.map(|bytes| bytes as i64))
 }
 

@@ -293,6 +293,10 @@ pub struct Moved {
     pub from: String,
     /// The domain that it is in.
     pub domain: String,
+    /// How much of its memory stays charged to where it was, in bytes: the domain neither keeps nor limits that. Absent
+    /// where that is nothing, or cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_bytes: Option<u64>,
 }
 
 /// A stream of changes among domains; call it with "more".

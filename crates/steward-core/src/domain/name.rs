@@ -146,6 +146,37 @@ pub fn is_at_or_below(path: &str, above: &str) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// The cgroup directly below the root that a path is at or below; the root's own is empty.
+pub fn top_of(path: &str) -> &str {
+    path.split('/').next().unwrap_or(path)
+}
+
+/// What the scope is called that systemd is asked for, for what a process runs.
+pub fn scope_of_program(pid: i32) -> String {
+    format!("steward-program-{pid}.scope")
+}
+
+/// Whether a path is that of the scope that systemd was asked for, for this process.
+pub fn is_scope_of_program(path: &str, pid: i32) -> bool {
+    let Some((slices, unit)) = path.rsplit_once('/') else { return false };
+    slices.split('/').all(|part| part.ends_with(".slice")) && unit == scope_of_program(pid)
+}
+
+/// The slice, by its own name, that systemd's first manager has put a process in that is at this path: in a service or a
+/// scope, or below a user's manager. `None` where it is in no slice, or where another manager has put it: below a
+/// service or scope (`Delegate=`), in a machine (`machine.slice`), or in a manager's own scope.
+pub fn slice_of_unit(path: &str) -> Option<&str> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let slices = parts.iter().take_while(|part| part.ends_with(".slice")).count();
+    let (slices, below) = parts.split_at(slices);
+    let is_unit = |part: &str| part.ends_with(".service") || part.ends_with(".scope");
+    let unit = below.first().filter(|unit| is_unit(unit))?;
+    let is_manager_of_user = unit.starts_with("user@") && unit.ends_with(".service");
+    let is_placed_by_first = below.len() == 1 || is_manager_of_user;
+    let is_other = slices.first() == Some(&"machine.slice") || below.last() == Some(&"init.scope");
+    slices.last().copied().filter(|_| is_placed_by_first && !is_other)
+}
+
 /// The slice (`user.slice/user-N.slice`, systemd's layout) of the user in whose slice a path is.
 pub fn slice_of_user(path: &str) -> Option<&str> {
     user_of_slice(path)?;
@@ -300,6 +331,33 @@ mod tests {
     fn a_path_is_below_another_only_at_the_border_of_a_part() {
         assert!(is_at_or_below("a/b", "a") && is_at_or_below("a", "a") && is_at_or_below("a", ""));
         assert!(!is_at_or_below("ab", "a") && !is_at_or_below("a", "a/b"));
+    }
+
+    #[test]
+    fn a_process_stays_in_the_slice_that_systemd_has_put_its_unit_in() {
+        let session = "user.slice/user-1000.slice";
+        let below = |rest: &str| format!("{session}/{rest}");
+        let slice = |path: &str| slice_of_unit(path).map(str::to_owned);
+        assert_eq!(slice("system.slice/cron.service").as_deref(), Some("system.slice"));
+        assert_eq!(
+            slice("system.slice/system-getty.slice/getty@tty1.service").as_deref(),
+            Some("system-getty.slice")
+        );
+        for rest in ["session-2.scope", "user@1000.service/app.slice/a.service", "steward-program-7.scope"] {
+            assert_eq!(slice(&below(rest)).as_deref(), Some("user-1000.slice"), "{rest}");
+        }
+        let others = ["", "a", "steward.a", "steward.a.scope", "init.scope", "system.slice", "docker/1"];
+        let managed = ["system.slice/docker.service/1", "machine.slice/qemu.scope", "user.slice/a"];
+        let own = below("user@1000.service/init.scope");
+        for path in others.into_iter().chain(managed).chain([own.as_str()]) {
+            assert_eq!(slice(path), None, "{path}");
+        }
+        assert!(is_scope_of_program(&below("steward-program-7.scope"), 7));
+        assert!(!is_scope_of_program(&below("steward-program-7.scope"), 8));
+        assert!(!is_scope_of_program(&below("x.service/steward-program-7.scope"), 7));
+        // A user's own manager may call a scope so: that one is not what was asked for.
+        assert!(!is_scope_of_program(&below("user@1000.service/app.slice/steward-program-7.scope"), 7));
+        assert_eq!(["", "a", "a/b/c"].map(top_of), ["", "a", "a"]);
     }
 
     #[test]

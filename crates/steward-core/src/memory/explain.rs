@@ -27,8 +27,21 @@ pub struct Facts {
     pub taken_bytes: u64,
     /// For whom, as part of a sentence; empty where nobody is protected now, or the reader may not see who.
     pub protected: String,
+    /// What processes in it have that is charged elsewhere.
+    pub left: Vec<LeftBehind>,
     /// Where it stands beside its siblings, and those above it beside theirs, from the top down.
     pub levels: Vec<Level>,
+}
+
+/// What a process had already when it was moved: its former cgroup goes on being charged for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// The process.
+    pub pid: i32,
+    /// What is charged, as it is called.
+    pub charged_to: String,
+    /// How much of what the process has, in bytes.
+    pub bytes: u64,
 }
 
 /// A domain beside its siblings.
@@ -73,6 +86,7 @@ impl Standing {
 /// What there is to say, a line each; each ends.
 pub fn explain(facts: &Facts) -> String {
     let mut lines = vec![has(facts), keeps(facts)];
+    lines.extend(left(&facts.left));
     if facts.taken_bytes > 0 {
         let whom = match facts.protected.as_str() {
             "" => "so that some was free for protected domains at any moment".to_owned(),
@@ -124,6 +138,29 @@ fn keeps(facts: &Facts) -> String {
     let text = parts.join("; ");
     let (first, rest) = text.split_at(1);
     format!("{}{rest}.{problem}", first.to_uppercase())
+}
+
+/// How many processes are named of those that left something behind.
+const LEFT_MAX: usize = 3;
+
+/// What is charged elsewhere, the most of it first.
+fn left(all: &[LeftBehind]) -> Vec<String> {
+    let mut largest: Vec<&LeftBehind> = all.iter().collect();
+    largest.sort_by_key(|left| (std::cmp::Reverse(left.bytes), left.pid));
+    let sentence = |LeftBehind { pid, charged_to, bytes }: &LeftBehind| {
+        format!(
+            "{} that process {pid} had before it came here stay charged to {charged_to}, and are neither kept nor limited here until \
+             it is started anew.",
+            approximate_size(*bytes)
+        )
+    };
+    let (named, others) = largest.split_at(largest.len().min(LEFT_MAX));
+    let mut sentences: Vec<String> = named.iter().map(|left| sentence(left)).collect();
+    if !others.is_empty() {
+        let bytes = others.iter().map(|left| left.bytes).fold(0, u64::saturating_add);
+        sentences.push(format!("The same is so of {} of {} more.", approximate_size(bytes), others.len()));
+    }
+    sentences
 }
 
 /// Where one stands among its siblings, by the rule that chooses from whom is taken; nothing where it is alone.

@@ -17,6 +17,9 @@ pub struct Told {
     pub min_bytes: Option<u64>,
     /// `memory.max`.
     pub max_bytes: Option<u64>,
+    /// Whether somebody else's cgroup is told it, because a minimum below it counts no further than its own: one that
+    /// it has itself and that is larger stays.
+    pub is_passed_on: bool,
 }
 
 /// What the kernel is to be told.
@@ -30,8 +33,9 @@ pub struct Limits {
     pub protected: BTreeSet<String>,
 }
 
-/// What the kernel is to be told of this tree. `is_made` says whose cgroups are Steward's: in those of others nothing
-/// is written. `has_leaf` says which domains keep their own processes in a leaf ([`OWN_LEAF`]).
+/// What the kernel is to be told of this tree. `is_made` says whose cgroups are Steward's, or were made for it: in those
+/// of others nothing is written but the minimum that one below them needs. `has_leaf` says which domains keep their own
+/// processes in a leaf ([`OWN_LEAF`]).
 ///
 /// `kept` is what the memory loop keeps of protected cgroups, by path, in bytes: it goes beyond what they are promised,
 /// and those above them are protected with it.
@@ -50,7 +54,7 @@ pub fn limits(
             limits.hand_out.extend(above(path).map(str::to_owned));
         }
         // How much a protection period protects is no amount that could be told.
-        let told = Told { min_bytes: memory.min_bytes, max_bytes: memory.max_bytes };
+        let told = Told { min_bytes: memory.min_bytes, max_bytes: memory.max_bytes, ..Told::default() };
         if path.is_empty() || told == Told::default() || !is_made(path) {
             continue;
         }
@@ -64,7 +68,7 @@ pub fn limits(
             tree.paid_by(payer).map(|(_, node)| node.settings.memory.min_bytes.unwrap_or(0)).sum();
         let left = settings(payer).min_bytes.unwrap_or(0).saturating_sub(promised);
         if left > 0 {
-            let own = Told { min_bytes: Some(left), max_bytes: None };
+            let own = Told { min_bytes: Some(left), ..Told::default() };
             limits.cgroups.insert(format!("{payer}/{OWN_LEAF}"), own);
         }
     }
@@ -97,10 +101,13 @@ fn protect_above(limits: &mut Limits, is_made: &dyn Fn(&str) -> bool) {
         .map(str::to_owned)
         .collect();
     let mut below: BTreeMap<&str, u64> = BTreeMap::new();
-    for path in paths.iter().rev().filter(|path| !path.is_empty() && is_made(domain_of(path))) {
+    for path in paths.iter().rev().filter(|path| !path.is_empty()) {
         let needed = below.get(path.as_str()).copied().unwrap_or(0);
         if needed > 0 {
             raise(limits, path, needed);
+        }
+        if let Some(told) = limits.cgroups.get_mut(path) {
+            told.is_passed_on = !is_made(domain_of(path));
         }
         let own = limits.cgroups.get(path).and_then(|told| told.min_bytes).unwrap_or(0);
         if let Some(parent) = parent_of(path) {
@@ -161,6 +168,25 @@ mod tests {
     }
 
     #[test]
+    fn the_slices_above_a_scope_are_promised_what_those_in_them_need_together() {
+        let (slice, other) = ("user.slice/user-1.slice", "user.slice/user-2.slice");
+        let scopes = [format!("{slice}/a.scope"), format!("{slice}/b.scope"), format!("{other}/c.scope")];
+        let domains =
+            [(&*scopes[0], Some(10), None), (&*scopes[1], Some(20), None), (&*scopes[2], None, Some(5))];
+        let kept = BTreeMap::from([(scopes[2].clone(), 7)]);
+        let told = limits(&tree(&domains), &|path| path.ends_with(".scope"), &|_| false, &kept);
+        let passed_on = |bytes| Some(Told { min_bytes: Some(bytes), max_bytes: None, is_passed_on: true });
+        let of = |path: &str| told.cgroups.get(path).copied();
+        assert_eq!(["user.slice", slice, other].map(of), [passed_on(37), passed_on(30), passed_on(7)]);
+        let own = Told { min_bytes: Some(7), max_bytes: Some(5), is_passed_on: false };
+        assert_eq!(of(&scopes[2]), Some(own));
+        assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "user.slice", slice, other]);
+        // Who limits only needs nothing of those above.
+        let limited = limits(&tree(&domains[2..]), &|path| path.ends_with(".scope"), &|_| false, &none());
+        assert_eq!(limited.cgroups.keys().collect::<Vec<_>>(), [&scopes[2]]);
+    }
+
+    #[test]
     fn a_protection_period_alone_has_nothing_written() {
         let mut tree = tree(&[("steward.b", None, Some(50))]);
         let mut protected = Node::default();
@@ -187,7 +213,7 @@ mod tests {
     fn a_domains_own_processes_keep_what_its_children_are_not_promised() {
         let domains = [("steward.a", Some(600), None), ("steward.a/x", Some(500), None)];
         let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a", &none());
-        let own = Told { min_bytes: Some(100), max_bytes: None };
+        let own = Told { min_bytes: Some(100), ..Told::default() };
         assert_eq!(told.cgroups.get("steward.a/.own"), Some(&own));
         let alone = limits(&tree(&domains[..1]), &|_| true, &|path| path == "steward.a", &none());
         assert_eq!(alone.cgroups.len(), 1, "nothing is handed out there: {alone:?}");

@@ -24,7 +24,16 @@ impl Daemon {
     }
 
     /// What all resources share, then each resource.
-    fn parts(&self) -> [&dyn Part; 7] {
-        [&self.polkit, &self.worker, &self.running, &self.domains, &self.cpu, &self.memory, &self.disk]
+    fn parts(&self) -> [&dyn Part; 8] {
+        [
+            &self.polkit,
+            &self.worker,
+            &self.running,
+            &self.domains,
+            &self.cpu,
+            &self.memory,
+            &self.memory.scopes,
+            &self.disk,
+        ]
     }
 }

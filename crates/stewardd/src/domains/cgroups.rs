@@ -12,6 +12,7 @@ use steward_kernel::cgroup::processes::Processes;
 use steward_kernel::cgroup::reading::{CgroupReader, CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
 use steward_kernel::memory::machine;
+use steward_kernel::process::private::{self, Private};
 use steward_kernel::roots::read_if_present;
 use steward_kernel::{KernelError, Roots};
 
@@ -49,6 +50,10 @@ pub trait Cgroups: Send {
     fn cpu_share(&self, path: &str) -> CpuShare;
     /// What it uses of the memory, where that is counted and can be read.
     fn memory_use(&self, path: &str) -> Option<MemoryUse>;
+    /// Its minimum and its maximum of the memory in bytes, `None` for all there is, where it has such.
+    fn memory_bounds(&self, path: &str) -> Option<(Option<u64>, Option<u64>)>;
+    /// What a process has of memory that is its alone, where it runs and that can be read.
+    fn private(&self, pid: i32) -> Option<Private>;
     /// What it had of the disks, where that is counted and can be read.
     fn disk_use(&self, path: &str) -> Option<Use>;
     /// Whether it has a weight or a limit of the disk.
@@ -198,6 +203,15 @@ impl Cgroups for Kernel {
 
     fn memory_use(&self, path: &str) -> Option<MemoryUse> {
         self.reader(path).and_then(|reader| reader.memory_use()).unwrap_or_default()
+    }
+
+    fn memory_bounds(&self, path: &str) -> Option<(Option<u64>, Option<u64>)> {
+        let bounds = self.reader(path).ok()?.memory_bounds().ok()??;
+        Some((bounds.min.limit_bytes(), bounds.max.limit_bytes()))
+    }
+
+    fn private(&self, pid: i32) -> Option<Private> {
+        private::of(pid, &self.roots).ok()
     }
 
     fn disk_use(&self, path: &str) -> Option<Use> {

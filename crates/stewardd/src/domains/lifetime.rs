@@ -75,6 +75,8 @@ impl Domains {
             self.check_at_ns = now_ns + CHECK_EVERY_NS;
             self.forget_vanished_lowered();
             self.check(now_ns);
+            self.look_again_at_others();
+            self.forget_ended();
             opened = self.open_again();
             // What could not be told the mechanism before may be possible now.
             ended |= opened || self.changed || !self.problems.is_empty();
@@ -140,7 +142,12 @@ impl Domains {
     }
 
     fn forget_vanished(&mut self, path: &str) {
-        self.tell(api::EventKind::DomainVanished, path, Asker::default(), None);
+        // systemd removes a scope with its last process.
+        let (kind, why) = match self.is_scope(path) {
+            true => (api::EventKind::DomainRemoved, Some("its last process has gone")),
+            false => (api::EventKind::DomainVanished, None),
+        };
+        self.tell(kind, path, Asker::default(), why);
         self.held.remove(path);
         self.complaints.remove(path);
         self.forget_lowered(path);

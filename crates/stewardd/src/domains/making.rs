@@ -4,7 +4,7 @@
 //! there. A domain with children keeps its own processes in a leaf, because a cgroup that hands the
 //! CPU out holds none itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use libsteward::api::{self, ApiError};
 use steward_core::domain::{Change, OWN_LEAF, Settings, name};
@@ -59,7 +59,7 @@ impl Domains {
             let reason = format!("there are {DOMAINS_MAX} domains already; remove some first");
             return Err(ApiError::MechanismFailed { reason });
         }
-        let top = self.top_of(path);
+        let top = name::top_of(path);
         let in_one = self.held.keys().filter(|held| name::is_at_or_below(held, top)).count();
         if in_one >= DOMAINS_IN_ONE_MAX {
             let top = self.names.name_of(top);
@@ -80,6 +80,8 @@ impl Domains {
             used: false,
             made_at_ns: now_ns(),
             declared: None,
+            scope: false,
+            left: BTreeMap::new(),
         });
         self.apply(mechanism);
         let watched = self.watch(path);
@@ -95,17 +97,6 @@ impl Domains {
     pub fn is_within_made(&self, path: &str) -> bool {
         std::iter::successors(Some(path), |path| name::parent_of(path))
             .any(|path| self.held.get(path).is_some_and(|held| held.made))
-    }
-
-    /// The domain directly below the root that a path is at or below.
-    fn top_of<'p>(&self, path: &'p str) -> &'p str {
-        let mut top = path;
-        while let Some(parent) = name::parent_of(top)
-            && !parent.is_empty()
-        {
-            top = parent;
-        }
-        top
     }
 
     pub(super) fn watch(&mut self, path: &str) -> Result<(), ApiError> {
@@ -164,11 +155,7 @@ impl Domains {
             return Err(ApiError::InvalidParameter { parameter: "domain".into(), reason });
         };
         let place = place(held);
-        let moved = self.cgroups()?.move_process(pid, &place);
-        moved.map_err(|error| match error.errno() {
-            Some(libc::ESRCH) => ApiError::NoSuchTask { pid },
-            _ => kernel_failed(&error),
-        })?;
+        self.move_noting(pid, path, &place)?;
         if let Some(held) = self.held.get_mut(path).filter(|held| !held.used) {
             held.used = true;
             self.changed = true;

@@ -290,8 +290,13 @@ impl Daemon {
             return Err(error);
         }
         let names = self.domains.names();
-        let moved =
-            api::Moved { from: names.name_of(name::domain_of(&from)), domain: names.name_of(&cgroup.path) };
+        let left = self.domains.left_behind(&cgroup.path).into_iter().filter(|(of, ..)| *of == pid);
+        let left_bytes = left.map(|(.., bytes)| bytes).fold(0, u64::saturating_add);
+        let moved = api::Moved {
+            from: names.name_of(name::domain_of(&from)),
+            domain: names.name_of(&cgroup.path),
+            left_bytes: Some(left_bytes).filter(|bytes| *bytes > 0),
+        };
         tracing::info!(
             decision = "moved",
             pid,
@@ -352,7 +357,7 @@ impl Daemon {
         }
     }
 
-    fn put_back(&self, pid: i32, path: &str) {
+    pub(crate) fn put_back(&self, pid: i32, path: &str) {
         let back = self.domains.cgroups().map(|cgroups| cgroups.move_process(pid, path));
         if let Ok(Err(error)) = back {
             tracing::warn!(pid, %error, "a process is not moved back to where it was");

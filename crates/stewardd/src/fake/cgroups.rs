@@ -18,6 +18,7 @@ use steward_kernel::cgroup::place::Place;
 use steward_kernel::cgroup::processes::Processes;
 use steward_kernel::cgroup::reading::{CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::Cgroup;
+use steward_kernel::process::private::Private;
 
 use crate::domains::cgroups::Cgroups;
 use crate::memory::knobs::Knobs;
@@ -46,6 +47,8 @@ pub struct Tree {
     pub machine: Machine,
     /// What cgroups use of the memory, by path.
     pub used: BTreeMap<String, MemoryUse>,
+    /// What processes have of memory that is theirs alone.
+    pub private: BTreeMap<i32, Private>,
     /// How often somebody read that of any of them.
     pub memory_reads: u64,
     /// What cgroups had of the disks, by path.
@@ -85,6 +88,7 @@ impl Default for Tree {
             memory_available: 0,
             machine: Machine::default(),
             used: BTreeMap::new(),
+            private: BTreeMap::new(),
             memory_reads: 0,
             disk_used: BTreeMap::new(),
             dirty_bytes: BTreeMap::new(),
@@ -104,6 +108,13 @@ impl Tree {
         let id = self.next_id;
         self.next_id += 1;
         self.groups.insert(path.to_owned(), Group { id, uid, ..Group::default() });
+    }
+
+    /// Limits and promises memory as somebody else than Steward would.
+    pub fn limit(&mut self, path: &str, memory: Told) {
+        if let Some(group) = self.groups.get_mut(path) {
+            group.memory = memory;
+        }
     }
 
     /// Removes a cgroup as somebody else than Steward would.
@@ -317,6 +328,15 @@ impl Cgroups for FakeCgroups {
         let mut tree = self.tree();
         tree.memory_reads += 1;
         tree.used.get(path).copied()
+    }
+
+    fn memory_bounds(&self, path: &str) -> Option<(Option<u64>, Option<u64>)> {
+        let memory = self.tree().memory(path);
+        Some((Some(memory.min_bytes.unwrap_or(0)), memory.max_bytes))
+    }
+
+    fn private(&self, pid: i32) -> Option<Private> {
+        self.tree().private.get(&pid).copied()
     }
 
     fn disk_use(&self, path: &str) -> Option<Use> {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use steward_core::domain::{Node, OWN_LEAF, name};
-use steward_core::memory::explain::{Facts, Level, Standing, explain};
+use steward_core::memory::explain::{Facts, LeftBehind, Level, Standing, explain};
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::daemon::Daemon;
@@ -25,7 +25,7 @@ impl Daemon {
             cared.kept_bytes.keys().map(String::as_str).filter(|path| sees(name::domain_of(path)));
         Some(Facts {
             name: self.domains.names().name_of(path),
-            is_made: self.domains.held(path).is_some_and(|held| held.made),
+            is_made: self.domains.held(path).is_some_and(|held| held.made || held.scope),
             used_bytes: used.used_bytes,
             swapped_bytes: used.swapped_bytes,
             max_bytes: used.max_bytes,
@@ -33,8 +33,14 @@ impl Daemon {
             kept_bytes: cared.kept(path).unwrap_or(0),
             taken_bytes: taken.map(|(_, bytes)| *bytes).fold(0, u64::saturating_add),
             protected: self.domains.names_of(protected),
+            left: self.left(path),
             levels: self.levels(path),
         })
+    }
+
+    fn left(&self, path: &str) -> Vec<LeftBehind> {
+        let left = self.domains.left_behind(path).into_iter();
+        left.map(|(pid, charged_to, bytes)| LeftBehind { pid, charged_to, bytes }).collect()
     }
 
     /// A domain beside its siblings, and those above it beside theirs, from the top down.

@@ -55,6 +55,22 @@ impl KernelKnobs {
         outcome.map_err(|error| error.to_string())
     }
 
+    /// What somebody else's cgroup is to be promised, unless what it has itself is more: that shows once what was written
+    /// is put back.
+    fn beyond_own(&self, cgroup: &CgroupReader, place: &Place, bytes: u64) -> Result<Option<u64>, String> {
+        let has_more = || {
+            let bounds = cgroup.memory_bounds().map_err(|error| sentence(&error))?;
+            Ok::<bool, String>(bounds.is_some_and(|has| has.min.limit_bytes().is_none_or(|own| own > bytes)))
+        };
+        if has_more()? {
+            self.write(place, BoundFile::Min, None)?;
+            if has_more()? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(bytes))
+    }
+
     /// The cgroup, if it is still the same one. What has gone has nothing to be put back.
     fn cgroup(&self, place: &Place) -> Result<CgroupReader, String> {
         match CgroupReader::open_same(place, &self.roots) {
@@ -70,7 +86,11 @@ impl KernelKnobs {
 impl Knobs for KernelKnobs {
     fn set(&self, place: &Place, wanted: Told) -> Result<Progress, String> {
         let cgroup = self.cgroup(place)?;
-        self.write(place, BoundFile::Min, wanted.min_bytes)?;
+        let min_bytes = match wanted.min_bytes {
+            Some(bytes) if wanted.is_passed_on => self.beyond_own(&cgroup, place, bytes)?,
+            min_bytes => min_bytes,
+        };
+        self.write(place, BoundFile::Min, min_bytes)?;
         if let Some(max_bytes) = wanted.max_bytes
             && make_room(&cgroup, max_bytes)? == Progress::GoesOn
         {

@@ -182,6 +182,25 @@ impl Limits {
         is_untold
     }
 
+    /// Has those be told again that say something else by now: of the cgroups `of_others`, which their manager may write
+    /// anew at any time (systemd does when it has others hand something out, for one).
+    pub fn look_again(&mut self, cgroups: &dyn Cgroups, of_others: &dyn Fn(&str) -> bool) {
+        let is_other = |told: &Told, path: &str| {
+            let Some((min_bytes, max_bytes)) = cgroups.memory_bounds(path) else { return false };
+            let lacks =
+                told.min_bytes.is_some_and(|bytes| min_bytes.is_some_and(|has| pages(has) < pages(bytes)));
+            lacks || told.max_bytes.is_some_and(|bytes| max_bytes.map(pages) != Some(pages(bytes)))
+        };
+        let known = self.told.iter().filter(|(path, _)| of_others(path) && self.problem(path).is_none());
+        let others: Vec<(String, u64, Told)> = known
+            .filter(|(path, (_, told))| is_other(told, path))
+            .map(|(path, (id, told))| (path.clone(), *id, *told))
+            .collect();
+        for (path, id, told) in others {
+            self.tell(&cgroups.memory_knobs(), &path, id, told);
+        }
+    }
+
     /// Takes in what became of a job; what `goes_on` is another one.
     pub fn note(&mut self, cgroups: &dyn Cgroups, path: &str, goes_on: bool, failure: Option<String>) {
         self.pending.remove(path);
@@ -225,6 +244,11 @@ impl Limits {
     }
 }
 
+/// The kernel keeps whole pages.
+fn pages(bytes: u64) -> u64 {
+    bytes / rustix::param::page_size() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,7 +260,7 @@ mod tests {
         for path in ["steward.a", "steward.b"] {
             cgroups.tree().add(path, 0);
         }
-        let told = Told { min_bytes: Some(4096), max_bytes: None };
+        let told = Told { min_bytes: Some(4096), ..Told::default() };
         // One that is above another has gone a moment ago.
         let mut wanted = Wanted::default();
         for path in ["steward.a", "steward.gone/x"] {
@@ -268,7 +292,7 @@ mod tests {
             let mut wanted = Wanted::default();
             wanted.hand_out.insert(String::new());
             for (path, mib) in [("steward.a", a), ("steward.b", b)] {
-                let told = Told { min_bytes: Some(mib << 20), max_bytes: None };
+                let told = Told { min_bytes: Some(mib << 20), ..Told::default() };
                 wanted.cgroups.insert(path.to_owned(), told);
             }
             limits.want(&cgroups, &wanted, &id_of);

@@ -1,6 +1,7 @@
 //! What the memory's room keeps.
 
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
 use steward_kernel::Roots;
 
@@ -9,6 +10,7 @@ use super::audit::Audit;
 use super::looks::Looks;
 use super::manager::Manager;
 use super::placed::Programs;
+use super::scopes::Scopes;
 use super::told::Voice;
 use crate::turn::descriptors::{Source, Wait};
 use crate::turn::part::Part;
@@ -22,6 +24,8 @@ pub(crate) struct Memory {
     pub(crate) activity: Watching,
     /// Whether what domains were promised was kept.
     pub(crate) audit: Audit,
+    /// What is asked of systemd for programs that it has placed.
+    pub(crate) scopes: Scopes,
     /// What became of what specifications promise to programs.
     pub(crate) programs: Programs,
     /// What those who watch are told of how much domains may use.
@@ -31,15 +35,16 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Nobody is protected yet; `audit` is what an earlier daemon has left.
+    /// Nobody is protected yet; `audit` is what an earlier daemon has left. `systemd` is the program that asks it.
     ///
     /// # Errors
     /// When a thread of its own cannot be started.
-    pub(crate) fn new(roots: &Roots, audit: Audit) -> anyhow::Result<Self> {
+    pub(crate) fn new(roots: &Roots, audit: Audit, systemd: Option<PathBuf>) -> anyhow::Result<Self> {
         Ok(Memory {
             manager: Manager::new(roots)?,
             activity: Watching::new(roots)?,
             audit,
+            scopes: Scopes::new(systemd)?,
             programs: Programs::default(),
             looks: Looks::default(),
             voice: Voice::default(),

@@ -18,6 +18,8 @@ pub enum Source {
     Polkit,
     /// The kernel's account of processes.
     Programs,
+    /// systemd, which was asked for scopes.
+    Scopes,
     /// The worker, with what became of its jobs.
     Worker,
     /// The memory loop, with its news, and what watches whether domains are in use.

@@ -47,6 +47,24 @@ cat /sys/fs/cgroup/steward.program-$program/memory.max
 cat /sys/fs/cgroup/steward.program-$program/cgroup.procs | grep -c "^$program$"
 steward explain $program
 
+# It holds 60 MiB by then: nobody reads what it writes.
+section moved
+cp /bin/busybox /opt/other/dd
+mkfifo /tmp/unread
+sleep 1000 </tmp/unread &
+reader=$!
+/opt/other/dd if=/dev/zero of=/tmp/unread bs=60M 2>/dev/null &
+holder=$!
+holds() { awk '/^RssAnon:/ { has = $2 } END { exit !(has >= 61440) }' /proc/$holder/status; }
+wait_for holds
+printf '[[spec]]\npath = "/opt/other/dd"\nmemory_max = "100M"\n' >$specs/moved.toml
+wait_for 'steward explain '$holder' | grep -q "of its memory is in force"'
+steward explain $holder
+steward domain create elsewhere --keep
+steward domain move $holder elsewhere
+steward domain move $holder elsewhere
+kill $holder $reader
+
 section killed
 kill -9 $daemon
 wait $daemon 2>/dev/null

@@ -18,6 +18,14 @@ fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_w
     let told = Transcript::with_files(config, vec![unit], include_str!("systemd.sh"));
     let limit = "web-disk: 254:0 rbps=10485760 wbps=10485760";
     let of_web = ["web: 300", "web-memory: 104857600", limit];
+    let of_first = ["first-max: 50331648", "first-min: 8388608", "first-runs: first"];
+    let of_second = [
+        "second-max: 50331648",
+        "second-min: 8388608",
+        "second-runs: second",
+        "user-min: 8388608",
+        "slice-min: 8388608",
+    ];
     let has = |section: &str, figures: &[&str]| {
         let text = told.text(section);
         let is_there = |figure: &&str| text.lines().any(|line| line.starts_with(*figure));
@@ -56,6 +64,23 @@ fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_w
         }),
         ("where-a-unit-asks-for-cpu-and-disk-there-is-no-gap", &|| {
             has("asked-for", &["handed-out: cpu io memory pids", "web: 400", limit]);
+        }),
+        ("a-program-that-systemd-has-placed-has-a-scope-of-its-own-in-its-slice", &|| {
+            has("scopes", &of_first);
+            has("scopes", &of_second);
+            has("scopes", &["system-min: 8388608", "placed: active active"]);
+        }),
+        ("it-keeps-what-it-was-promised-when-systemd-writes-its-own-again", &|| {
+            has("scopes-written-anew", &of_first);
+            has("scopes-written-anew", &of_second);
+        }),
+        ("its-scope-goes-with-it-and-what-its-slice-was-promised-for-it", &|| {
+            has("scopes-ended", &["first-max: none"]);
+            has("scopes-ended", &of_second);
+        }),
+        ("nothing-is-left-in-scopes-and-slices-by-a-daemon-that-stops", &|| {
+            has("stopped", &["second-max: max", "second-min: 0", "second-runs: second"]);
+            has("stopped", &["system-min: 0", "user-min: 0", "slice-min: 0"]);
         }),
         ("a-daemon-that-stops-takes-nothing-from-systemds-units", &|| {
             has(

@@ -95,9 +95,59 @@ systemctl set-property --runtime user.slice CPUWeight=100 IOWeight=50
 systemctl restart plain
 systemctl set-property --runtime plain.service CPUWeight=20
 all
+# Programs with a specification, in a service of each manager: each has a scope of its own in the slice that it is in.
+section scopes
+mkdir -p /opt/one
+cp /bin/busybox /opt/one/sleep
+printf '[Service]\nExecStart=/opt/one/sleep 1000\n' >/etc/systemd/system/placed.service
+cp /etc/systemd/system/placed.service /home/user/.config/systemd/user/
+systemctl daemon-reload
+systemctl start user@1000
+wait_for '[ -S /run/user/1000/systemd/private ]'
+as_user 'systemctl --user start placed'
+systemctl start placed
+
+first=$(systemctl show --property MainPID --value placed)
+second=$(as_user 'systemctl --user show --property MainPID --value placed')
+say before-first /proc/$first/cgroup
+say before-second /proc/$second/cgroup
+printf '[[spec]]\npath = "/opt/one/sleep"\nmemory_min = "8M"\nmemory_max = "48M"\n' >/etc/steward/specs/placed.toml
+for pid in $first $second; do
+    wait_for 'steward explain '$pid' | grep -q "of its memory is in force"' || steward explain $pid
+done
+first_scope=/sys/fs/cgroup/system.slice/steward-program-$first.scope
+second_scope=$user/steward-program-$second.scope
+of_scopes() {
+    say first-max $first_scope/memory.max
+    say first-min $first_scope/memory.min
+    say first-runs $first_scope/cgroup.procs | sed "s/\b$first\b/first/"
+    say second-max $second_scope/memory.max
+    say second-min $second_scope/memory.min
+    say second-runs $second_scope/cgroup.procs | sed "s/\b$second\b/second/"
+    say system-min /sys/fs/cgroup/system.slice/memory.min
+    say user-min /sys/fs/cgroup/user.slice/memory.min
+    say slice-min $user/memory.min
+}
+of_scopes
+echo "placed: $(systemctl is-active placed) $(as_user 'systemctl --user is-active placed')"
+# systemd writes all that it has for a unit when any of it changes.
+section scopes-written-anew
+systemctl set-property --runtime user.slice IOWeight=60
+systemctl set-property --runtime steward-program-$first.scope CPUWeight=90
+systemctl daemon-reload
+promised='grep -q 8388608'
+wait_for "$promised /sys/fs/cgroup/user.slice/memory.min && $promised $first_scope/memory.min"
+of_scopes
+section scopes-ended
+systemctl stop placed
+wait_for '[ ! -e '$first_scope' ]'
+wait_for 'grep -qx 8388608 '$user'/memory.min'
+of_scopes
+systemctl set-property --runtime user.slice IOWeight=50
 section stopped
 try systemctl stop stewardd
 all
+of_scopes
 say user-disk /sys/fs/cgroup/user.slice/io.weight
 say plain /sys/fs/cgroup/system.slice/plain.service/cpu.weight
 

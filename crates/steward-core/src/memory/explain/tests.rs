@@ -120,3 +120,19 @@ fn what_a_domain_keeps_is_said_and_who_gives_nothing_is_given_no_advice() {
     };
     insta::assert_snapshot!(format!("{}\n{}", explain(&editor), explain(&demoted)));
 }
+
+#[test]
+fn what_is_charged_elsewhere_is_said_with_the_largest_first() {
+    let left = |pid: i32, mib: u64| LeftBehind { pid, charged_to: "user.slice".into(), bytes: mib * MIB };
+    let all = [left(5, 1), left(6, 60), left(7, 3), left(8, 2), left(9, 1)];
+    assert!(super::left(&[]).is_empty());
+    let said = super::left(&all);
+    let first = "60M that process 6 had before it came here stay charged to user.slice, and are neither kept nor limited here \
+                 until it is started anew.";
+    assert_eq!(said[0], first);
+    assert!(
+        said[1].starts_with("3M that process 7 ") && said[2].starts_with("2M that process 8 "),
+        "{said:?}"
+    );
+    assert_eq!(said[3..], ["The same is so of 2M of 2 more."]);
+}

@@ -26,6 +26,14 @@ impl fmt::Display for Bound {
 }
 
 impl Bound {
+    /// How many bytes; `None` for all there is.
+    pub fn limit_bytes(self) -> Option<u64> {
+        match self {
+            Bound::Bytes(bytes) => Some(bytes),
+            Bound::Max => None,
+        }
+    }
+
     fn parse(text: &str) -> Option<Self> {
         if text == "max" { Some(Bound::Max) } else { text.parse().ok().map(Bound::Bytes) }
     }
@@ -177,10 +185,7 @@ pub(super) fn usage(cgroup: &CgroupDirectory) -> Result<Option<MemoryUse>, Kerne
         anonymous_bytes,
         fixed_bytes: used_bytes.saturating_sub(file_bytes).saturating_sub(anonymous_bytes),
         refaulted_bytes: stat.refaulted_pages().saturating_mul(rustix::param::page_size() as u64),
-        max_bytes: match bound(cgroup, "memory.max")? {
-            Some(Bound::Bytes(bytes)) => Some(bytes),
-            Some(Bound::Max) | None => None,
-        },
+        max_bytes: bound(cgroup, "memory.max")?.and_then(Bound::limit_bytes),
     }))
 }
 

@@ -10,6 +10,7 @@ use steward_kernel::process::{self, executable};
 use crate::cpu::real_time::policy_of;
 use crate::cpu::reply;
 use crate::daemon::Daemon;
+use crate::memory::placed::Placed;
 use crate::server::Answer;
 use crate::server::access::{Access, Handler, PROMISED, reply as answer};
 use crate::server::peer::Caller;
@@ -57,9 +58,10 @@ impl Daemon {
     fn explain_memory_of(&self, pid: i32) -> String {
         match self.memory.programs.of(pid) {
             None => String::new(),
-            Some(Ok(domain)) => {
+            Some(Ok(Placed { domain, lacks })) => {
+                let lacks = lacks.as_ref().map_or_else(String::new, |why| format!(" But {why}."));
                 format!(
-                    "What its specification says of its memory is in force in a domain of its own, {domain}.\n"
+                    "What its specification says of its memory is in force in a domain of its own, {domain}.{lacks}\n"
                 )
             }
             Some(Err(why)) => format!("What its specification says of its memory is not in force: {why}.\n"),

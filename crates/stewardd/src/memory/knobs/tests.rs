@@ -38,7 +38,7 @@ impl Machine {
 }
 
 fn wanted(min_bytes: Option<u64>, max_bytes: Option<u64>) -> Told {
-    Told { min_bytes, max_bytes }
+    Told { min_bytes, max_bytes, ..Told::default() }
 }
 
 #[test]
@@ -138,4 +138,25 @@ fn without_a_journal_nothing_is_written() {
     let knobs = KernelKnobs::new(&machine.roots, &Err("there is no journal".into()));
     let refused = knobs.set(&machine.place, wanted(Some(500), None)).expect_err("it could not be put back");
     assert_eq!((refused.as_str(), machine.says("memory.min").as_str()), ("there is no journal", "0"));
+}
+
+#[test]
+fn what_is_passed_on_through_somebody_elses_cgroup_never_lowers_what_that_has_itself() {
+    let machine = Machine::new();
+    let passed_on = |bytes| Told { is_passed_on: true, ..wanted(Some(bytes), None) };
+    let cgroup = machine.roots.cgroup.join("steward.a");
+    for (file, value) in [("memory.min", "600"), ("memory.low", "0"), ("memory.high", "max")] {
+        std::fs::write(cgroup.join(file), value).expect("a file");
+    }
+    let knobs = machine.knobs();
+    for (needed, has) in [(500, "600"), (700, "700"), (650, "650"), (400, "600"), (900, "900")] {
+        knobs.set(&machine.place, passed_on(needed)).expect("it is there");
+        assert_eq!(machine.says("memory.min"), has, "{needed}");
+    }
+    // Its manager writes its own again: what is needed is written again, too.
+    std::fs::write(cgroup.join("memory.min"), "600").expect("a file");
+    knobs.set(&machine.place, passed_on(900)).expect("it is there");
+    assert_eq!(machine.says("memory.min"), "900");
+    knobs.set(&machine.place, Told::default()).expect("it is there");
+    assert_eq!(machine.says("memory.min"), "600");
 }
