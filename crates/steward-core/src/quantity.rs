@@ -103,16 +103,34 @@ pub fn approximate_duration(nanoseconds: u64) -> String {
 pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
     let example = "write a number and K, M, G or T (powers of 1024), as in \"64M\"";
     let (number, unit) = split_unit(text);
+    if number.is_empty()
+        && unit.starts_with('-')
+        && unit[1..].trim_start().starts_with(|c: char| c.is_ascii_digit())
+    {
+        return Err(QuantityError::new(
+            format!("\"{text}\" is negative"),
+            "write an amount above 0, as in \"64M\"",
+        ));
+    }
+    if unit == "%" {
+        return Err(QuantityError::new(format!("\"{text}\" is a part, and no amount"), example));
+    }
     let letter = unit.strip_suffix("iB").unwrap_or(unit);
     let factor = SIZE_UNITS
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case(letter) || (unit == "B" && name.is_empty()))
         .map(|(_, factor)| *factor)
-        .ok_or_else(|| {
-            let ambiguous = matches!(unit.to_ascii_uppercase().as_str(), "KB" | "MB" | "GB" | "TB");
-            let what =
-                if ambiguous { "could be powers of 1000 or of 1024" } else { "is not a unit of memory" };
-            QuantityError::new(format!("\"{unit}\" {what}"), example)
+        .ok_or_else(|| match unit.to_ascii_uppercase().as_str() {
+            "KB" | "MB" | "GB" | "TB" => {
+                let letter = unit[..1].to_ascii_uppercase();
+                let meant =
+                    format!("write \"{number}{letter}\" for powers of 1024, or all of its bytes as a number");
+                QuantityError::new(
+                    format!("in \"{text}\", \"{unit}\" could be powers of 1000 or of 1024"),
+                    &meant,
+                )
+            }
+            _ => QuantityError::new(format!("\"{unit}\" is not a unit of memory"), example),
         })?;
     scale(number, factor).map_err(|fault| fault.describe(text, "size", "a byte", example))
 }

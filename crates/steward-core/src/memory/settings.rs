@@ -122,10 +122,8 @@ pub fn check_protection_period(period_ns: i64) -> Result<u64, QuantityError> {
 
 fn bytes(setting: Setting, value: i64) -> Result<u64, Fault> {
     let known = u64::try_from(value).ok().filter(|value| *value > 0);
-    known.ok_or_else(|| Fault {
-        setting,
-        reason: format!("{value} is no amount of memory; give a number of bytes above 0"),
-    })
+    let what = if value < 0 { "is negative" } else { "is no amount of memory" };
+    known.ok_or_else(|| Fault { setting, reason: format!("{value} {what}; give a number of bytes above 0") })
 }
 
 #[cfg(test)]
@@ -148,6 +146,15 @@ mod tests {
         }
         let both = asked(Some(10), Some(10));
         assert_eq!(both.apply(&mut Settings::default()), Ok(()));
+    }
+
+    #[test]
+    fn an_amount_below_0_and_none_are_refused_each_in_its_own_words() {
+        for (asked, expected) in [(-5, "-5 is negative; give"), (0, "0 is no amount of memory; give")] {
+            let change = Change { min_bytes: Some(asked), ..Change::default() };
+            let fault = change.apply(&mut Settings::default()).expect_err("it is none");
+            assert!(fault.setting == Setting::MemoryMin && fault.reason.starts_with(expected), "{fault}");
+        }
     }
 
     #[test]

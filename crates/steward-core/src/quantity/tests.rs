@@ -91,7 +91,13 @@ fn sizes_are_powers_of_1024_and_ambiguous_units_are_refused() {
         assert_eq!(parse_size(text), Ok(bytes), "{text}");
     }
     for (text, expected) in [
-        ("64MB", "1000 or of 1024"),
+        ("64MB", "in \"64MB\", \"MB\" could be powers of 1000 or of 1024; write \"64M\" for powers of 1024"),
+        ("1mb", "in \"1mb\", \"mb\" could be powers of 1000 or of 1024; write \"1M\" for"),
+        ("1 MB", "in \"1 MB\", \"MB\" could be powers of 1000 or of 1024; write \"1M\" for"),
+        ("10%", "\"10%\" is a part, and no amount; write a number and K, M, G or T"),
+        ("-5M", "\"-5M\" is negative; write an amount above 0"),
+        (" - 5", "is negative"),
+        ("-M", "is not a unit"),
         ("64X", "is not a unit"),
         ("0.3K", "finer than a byte"),
         ("M", "is not a size"),
