@@ -6,8 +6,8 @@
 //! can be cancelled. Who may wait has [`take_waiting`].
 //!
 //! The threads allocate nothing for a piece. That they are not swapped out is up to the process: `mlockall` with
-//! `MCL_FUTURE` before the pool is made covers their stacks, which are small. At an ordinary nice value they come too
-//! late on a busy machine; see [`PoolOptions::nice`].
+//! `MCL_FUTURE` before the pool is made covers their stacks, with `MCL_ONFAULT` as far as they are used. At an ordinary
+//! nice value they come too late on a busy machine; see [`PoolOptions::nice`].
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -35,7 +35,7 @@ const FILE: &str = "memory.reclaim";
 /// The most that is asked of the kernel at once, in bytes: larger pieces hold a thread up for up to a second, and
 /// cannot be cancelled meanwhile.
 pub const PIECE_BYTES_MAX: u64 = 1 << 20;
-/// The stack of a thread, in bytes: all of it is in memory where the process is locked.
+/// The stack of a thread, in bytes: all of it is in memory where the process is locked without `MCL_ONFAULT`.
 const STACK_BYTES: usize = 128 << 10;
 
 /// Has the kernel take so much from a cgroup. The caller waits until that is done: 56 ms for half a mebibyte on a slow

@@ -8,6 +8,7 @@
 
 mod gone;
 mod holds;
+mod locked;
 mod orders;
 mod recorder;
 mod sight;
@@ -22,7 +23,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::mm::{MlockAllFlags, mlockall};
 use steward_core::cpu::mechanism::Bumper;
 use steward_core::memory::ageing::Ageing;
 use steward_core::memory::manager::{self, Decision, Machine};
@@ -37,6 +37,7 @@ use steward_kernel::memory::slow;
 use self::gone::forget_gone;
 pub(crate) use self::holds::HeldBack;
 use self::holds::Holds;
+use self::locked::lock_own_memory;
 pub(crate) use self::orders::{Ordered, Orders};
 use self::recorder::Recorder;
 pub(crate) use self::sight::machine_memory;
@@ -299,8 +300,8 @@ impl Turns {
     fn run(mut self) {
         // Without the right to it, it does what it can at an ordinary one.
         let _ = rustix::process::setpriority_process(None, NICE);
-        // The same for a daemon that may not lock what it uses itself: then it may have to wait for its own pages.
-        let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
+        // The same for a daemon that may not: then it may have to wait for its own pages.
+        let _ = lock_own_memory();
         loop {
             let (orders, bumper, ends) = {
                 let state = self.shared.lock();

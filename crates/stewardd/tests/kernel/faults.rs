@@ -24,7 +24,12 @@ fn each_fault_around_protected_memory_has_its_message_and_the_rest_goes_on() {
         }),
         ("whom-the-kernel-ends-for-want-of-memory-is-neither-the-daemon-nor-protected", &|| {
             assert!(figure(&told.text("out-of-memory"), "hogs ended ") >= 1);
-            told.says("out-of-memory", &["answers", "protected lives", "VmSwap: 0 kB"]);
+            told.says("out-of-memory", &["answers", "protected lives"]);
+        }),
+        ("what-the-daemon-uses-itself-is-locked-and-stays-in-memory-with-swap-on", &|| {
+            let own = told.text("own-memory");
+            told.says("own-memory", &["VmSwap: 0 kB", "unlocked 0"]);
+            assert!(figure(&own, "VmLck: ") > 0 && figure(&own, "mappings ") > 0, "{own}");
         }),
         ("without-swap-a-domain-is-protected-all-the-same", &|| assert!(kept_mib("no-swap") >= 56)),
         ("on-a-full-disk-nothing-is-written-and-it-is-said", &|| {

@@ -58,6 +58,23 @@ echo "minimum $(cat $held/memory.min)"
 let_go $holder
 rm -rf $journal
 
+section own-memory
+# What the daemon uses itself is locked, also what its threads have that were made later: nothing of it is swapped out
+# while everything else is.
+start_daemon --mechanism deadline
+protect 60s
+wait_for is_kept
+memory-hog --mb 500 --rounds 2 >/dev/null &
+hog=$!
+wait_for '[ "$(sed -n "s/^SwapFree: *\([0-9]*\) kB/\1/p" /proc/meminfo)" -lt 450000 ]'
+grep -E 'VmLck|VmRSS|VmSwap' /proc/$daemon/status
+# Of the mappings that are written to and nobody else's, those whose pages the kernel does not lock.
+awk '/^[0-9a-f]+-[0-9a-f]+ / { own = $2 ~ /^rw.p/ } /^VmFlags:/ && own { mappings++; if ($0 !~ / lo( |$)/) unlocked++ }
+    END { print "mappings " mappings + 0 "; unlocked " unlocked + 0 }' /proc/$daemon/smaps
+let_go $hog $holder
+end_daemon
+rm -rf $journal
+
 section out-of-memory
 swapoff /dev/zram0
 start_daemon --mechanism deadline
