@@ -404,17 +404,18 @@ impl Daemon {
 fn domains_of(cgroups: Result<Box<dyn Cgroups>, String>, settings: &Settings, roots: &Roots) -> Domains {
     // The configuration has been held against the same rule.
     let names = Names::new(&settings.config.domains.prefix).unwrap_or_default();
-    Domains::new(cgroups, names, machine(settings, roots))
+    let machine = machine(settings, roots);
+    let mut domains = Domains::new(cgroups, names, machine);
+    domains.set_machine(machine);
+    domains
 }
 
-/// What domains may reserve of the machine together. Where nobody knows how much memory there is, none.
+/// What domains may reserve of the machine together, before it is looked at what of its memory programs can have. Where
+/// nobody knows how much there is, none.
 fn machine(settings: &Settings, roots: &Roots) -> Machine {
     let config = &settings.config;
     let total_bytes = memory::machine::usage(roots).unwrap_or_default().total_bytes;
-    let memory_bytes = total_bytes as f64 * config.memory.reservable;
-    Machine {
-        cpu: config.cpu.reservable,
-        memory_bytes: memory_bytes as u64 >> 20 << 20,
-        ..Machine::default()
-    }
+    let machine =
+        Machine { cpu: config.cpu.reservable, memory_part: config.memory.reservable, ..Machine::default() };
+    machine.with_memory(total_bytes, 0)
 }

@@ -4,9 +4,9 @@
 //! `steward_core::domain`; here it is carried out. A domain of another manager (systemd's slices, services, scopes) is
 //! never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends domains
 //! whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups,
-//! [`lowered`] has those that come last for now, `admitting` holds what they are to have against what there is, `disk`
-//! what they were given of the disk, `processes` who is in them, `left` what these left elsewhere, `scopes` those that
-//! systemd makes for Steward, [`view`] shows them.
+//! [`lowered`] has those that come last for now, `admitting` holds what they are to have against what there is,
+//! `promisable` knows how much that is, `disk` what they were given of the disk, `processes` who is in them, `left` what
+//! these left elsewhere, `scopes` those that systemd makes for Steward, [`view`] shows them.
 
 mod admitting;
 pub mod cgroups;
@@ -17,6 +17,7 @@ pub mod lifetime;
 pub mod lowered;
 pub mod making;
 mod processes;
+mod promisable;
 pub(crate) mod reading;
 pub mod requests;
 mod scopes;
@@ -217,11 +218,6 @@ impl Domains {
     /// How domains are called.
     pub fn names(&self) -> &Names {
         &self.names
-    }
-
-    /// Changes what domains may reserve of the machine together. What is reserved already stays.
-    pub fn set_machine(&mut self, machine: Machine) {
-        self.machine = machine;
     }
 
     /// The tree of cgroups.

@@ -6,6 +6,7 @@ use common::{Machine, Running, Sleeper};
 use libsteward::api::DomainSettings;
 use libsteward::{ApiError, Error, api};
 use steward_core::memory::limits::Told;
+use stewardd::domains::cgroups::Promisable;
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
     match result.expect_err("it is refused") {
@@ -64,6 +65,26 @@ fn what_a_domain_is_promised_and_may_use_is_written_and_taken_back() {
     assert!(state.promised == 32 << 20 && state.reservable < state.total, "{state:?}");
     daemon.stop();
     assert_eq!(kernel_has(&machine, "steward.a"), (None, None), "a daemon that is gone has left nothing");
+}
+
+#[test]
+fn what_can_be_promised_is_looked_at_anew_with_each_promise_and_what_was_promised_stays() {
+    let machine = Machine::new();
+    let promisable = |programs_mib: i64, of_others_mib: i64| {
+        let [programs_bytes, of_others_bytes] = [programs_mib, of_others_mib].map(|mib| (mib * MIB) as u64);
+        machine.cgroups.tree().promisable = Some(Promisable { programs_bytes, of_others_bytes });
+    };
+    promisable(1000, 0);
+    let daemon = machine.start();
+    assert_eq!(daemon.status().memory.reservable, 800 << 20);
+    daemon.client().call(&create("a", Some(400 * MIB), None)).expect("there is room");
+    // The kernel keeps half of it now, as for huge pages, and a unit of systemd has a MemoryMin=.
+    promisable(500, 100);
+    let more = refusal(daemon.client().call(&create("b", Some(MIB), None)));
+    let ApiError::Overcommitted { reason, .. } = more else { panic!("there is no room") };
+    assert!(reason.contains("at most 300M may be reserved (beside 100M that others promise"), "{reason}");
+    assert_eq!(show(&daemon, "a").expect("it stays").memory_min, Some(400 << 20));
+    daemon.client().call(&set("a", Some(390 * MIB), None)).expect("less is always possible");
 }
 
 #[test]

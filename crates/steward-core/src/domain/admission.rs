@@ -53,13 +53,14 @@ impl Tree {
         let whose = if payer.is_empty() { "the machine".to_owned() } else { self.names().name_of(payer) };
         let amount = |value| amount(value, resource);
         let reason = format!(
-            "{} cannot have {} of the {} of {whose}: other domains have {} of it, at most {} may be reserved, so {} \
-             is left{}; ask for less, or {}",
+            "{} cannot have {} of the {} of {whose}: other domains have {} of it, at most {} may be reserved{}, so \
+             {} is left{}; ask for less, or {}",
             self.names().name_of(path),
             amount(asked),
             word(resource),
             amount(reserved),
             amount(limit),
+            self.beside_others(payer, resource),
             amount(left),
             self.largest(payer, path, resource),
             if resource == Resource::Memory && !payer.is_empty() {
@@ -69,6 +70,16 @@ impl Tree {
             },
         );
         Err(Refusal { resource, reason, asked, reserved, limit })
+    }
+
+    /// What of the machine's memory others than Steward promise, in parentheses.
+    fn beside_others(&self, payer: &str, resource: Resource) -> String {
+        let others_bytes = self.machine().memory_of_others_bytes;
+        if resource != Resource::Memory || !payer.is_empty() || others_bytes == 0 {
+            return String::new();
+        }
+        let others = format_size(others_bytes);
+        format!(" (beside {others} that others promise with memory.min, as systemd's MemoryMin=)")
     }
 
     /// Who has the most of a level, in parentheses.

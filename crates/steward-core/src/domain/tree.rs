@@ -17,6 +17,10 @@ pub struct Machine {
     pub cpu: f64,
     /// Of its memory, in bytes.
     pub memory_bytes: u64,
+    /// Of the memory that programs can have, a fraction: with what others promise, no more than that.
+    pub memory_part: f64,
+    /// What others than Steward promise of the memory, in bytes; it is not in `memory_bytes`.
+    pub memory_of_others_bytes: u64,
     /// Of its disks' time, a fraction.
     pub disk: f64,
 }
@@ -24,7 +28,7 @@ pub struct Machine {
 impl Default for Machine {
     /// [`ROOT_LIMIT`] of the CPUs, all of the disks' time, and no memory: how much there is must be said.
     fn default() -> Self {
-        Machine { cpu: ROOT_LIMIT, memory_bytes: 0, disk: 1.0 }
+        Machine { cpu: ROOT_LIMIT, memory_bytes: 0, memory_part: 1.0, memory_of_others_bytes: 0, disk: 1.0 }
     }
 }
 
@@ -65,6 +69,11 @@ impl Tree {
     pub fn new(names: Names, machine: Machine) -> Self {
         let nodes = BTreeMap::from([(String::new(), Node { has_own_tasks: true, ..Node::default() })]);
         Tree { names, machine, nodes }
+    }
+
+    /// What its domains may reserve of the machine together.
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// How domains are called.
@@ -115,6 +124,14 @@ impl Tree {
 }
 
 impl Machine {
+    /// The same with so much memory that programs can have, of which others than Steward promise so much, in bytes.
+    /// What may be reserved is told in whole mebibytes.
+    pub fn with_memory(self, programs_bytes: u64, of_others_bytes: u64) -> Machine {
+        let promised_bytes = (programs_bytes as f64 * self.memory_part) as u64;
+        let memory_bytes = promised_bytes.saturating_sub(of_others_bytes) >> 20 << 20;
+        Machine { memory_bytes, memory_of_others_bytes: of_others_bytes, ..self }
+    }
+
     /// The most that the children of a domain with these settings may reserve together, as [`Tree::limit`] has it.
     pub fn limit(&self, settings: Option<&Settings>, is_root: bool, resource: Resource) -> f64 {
         match (resource, is_root) {

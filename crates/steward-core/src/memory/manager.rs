@@ -355,7 +355,7 @@ fn own_idle_bytes(domains: &[Seen]) -> BTreeMap<u64, u64> {
 impl Machine {
     /// What programs have, and what is free for them, in bytes: a machine whose kernel keeps much for itself (huge
     /// pages, a disk in memory) is a smaller one.
-    fn programs_bytes(&self) -> u64 {
+    pub fn programs_bytes(&self) -> u64 {
         self.total_bytes.saturating_sub(self.kernel_bytes)
     }
 

@@ -161,6 +161,14 @@ impl CgroupReader {
         self.0.open_to_read("memory.current").ok().map(KeptCharge)
     }
 
+    /// What the kernel is told to leave to it (`memory.min`); `None` as in [`CgroupReading::memory`].
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn memory_min(&self) -> Result<Option<Bound>, KernelError> {
+        memory::min(&self.0)
+    }
+
     /// The most that it may use (`memory.max`); `None` as in [`CgroupReading::memory`].
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use crate::server::sight::About;
 impl Domains {
     /// Holds what a domain is to have against what its level has; a refusal is told to all who watch.
     pub(super) fn admit(&mut self, path: &str, settings: &Settings, asker: Asker) -> Result<(), ApiError> {
+        self.measure_memory(path, settings);
         let Err(refusal) = self.hold_against_level(path, settings) else { return Ok(()) };
         let mut event = api::Event {
             kind: api::EventKind::DomainRefused,

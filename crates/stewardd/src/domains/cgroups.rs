@@ -9,7 +9,7 @@ use steward_core::memory::manager::Machine;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::place;
 use steward_kernel::cgroup::processes::Processes;
-use steward_kernel::cgroup::reading::{CgroupReader, CpuShare, MemoryUse};
+use steward_kernel::cgroup::reading::{Bound, CgroupReader, CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
 use steward_kernel::memory::machine;
 use steward_kernel::process::private::{self, Private};
@@ -64,6 +64,9 @@ pub trait Cgroups: Send {
     fn memory_available(&self) -> Option<u64>;
     /// The machine's memory, where it can be read.
     fn machine_memory(&self) -> Option<Machine>;
+    /// What of the memory can be promised to programs, where it can be read. What Steward makes at the top is called
+    /// with `prefix` in front.
+    fn promisable(&self, prefix: &str) -> Option<Promisable>;
     /// For how long its tasks stood still for want of a resource so far, where that is counted, in nanoseconds.
     fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64>;
     /// What the kernel has counted of its memory so far, where that is counted.
@@ -90,6 +93,16 @@ pub trait Cgroups: Send {
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 }
 
+/// What of the memory can be promised, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promisable {
+    /// What programs can have: all that the kernel does not keep for itself.
+    pub programs_bytes: u64,
+    /// What others than Steward have the kernel leave to cgroups at the top (`memory.min`). Below these it is paid out
+    /// of that.
+    pub of_others_bytes: u64,
+}
+
 /// The kernel's tree.
 struct Kernel {
     tree: CgroupTree,
@@ -100,6 +113,15 @@ struct Kernel {
 impl Kernel {
     fn reader(&self, path: &str) -> Result<CgroupReader, KernelError> {
         CgroupReader::open(path, &self.roots)
+    }
+
+    /// What a cgroup is promised, in bytes: of one that is promised all, what it uses. Nothing where it has gone.
+    fn promised_bytes(&self, path: &str) -> u64 {
+        let promised = |reader: CgroupReader| match reader.memory_min().ok()?? {
+            Bound::Bytes(bytes) => Some(bytes),
+            Bound::Max => reader.memory_current_bytes().ok()?,
+        };
+        self.reader(path).ok().and_then(promised).unwrap_or(0)
     }
 }
 
@@ -241,6 +263,14 @@ impl Cgroups for Kernel {
 
     fn machine_memory(&self) -> Option<Machine> {
         machine_memory(&self.roots).ok()
+    }
+
+    fn promisable(&self, prefix: &str) -> Option<Promisable> {
+        let programs_bytes = self.machine_memory()?.programs_bytes();
+        let at_top = self.tree.children("").ok()?;
+        let of_others = at_top.iter().filter(|cgroup| !cgroup.path.starts_with(prefix));
+        let of_others_bytes = of_others.map(|cgroup| self.promised_bytes(&cgroup.path));
+        Some(Promisable { programs_bytes, of_others_bytes: of_others_bytes.fold(0, u64::saturating_add) })
     }
 
     fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64> {

@@ -20,7 +20,7 @@ use steward_kernel::cgroup::reading::{CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::Cgroup;
 use steward_kernel::process::private::Private;
 
-use crate::domains::cgroups::Cgroups;
+use crate::domains::cgroups::{Cgroups, Promisable};
 use crate::memory::knobs::Knobs;
 use crate::turn::worker::Progress;
 
@@ -45,6 +45,8 @@ pub struct Tree {
     pub memory_available: u64,
     /// The machine's memory, beside how much there is of it and how much is free.
     pub machine: Machine,
+    /// What of it can be promised; `None` where that cannot be read.
+    pub promisable: Option<Promisable>,
     /// What cgroups use of the memory, by path.
     pub used: BTreeMap<String, MemoryUse>,
     /// What processes have of memory that is theirs alone.
@@ -87,6 +89,7 @@ impl Default for Tree {
             memory_goes_on: 0,
             memory_available: 0,
             machine: Machine::default(),
+            promisable: None,
             used: BTreeMap::new(),
             private: BTreeMap::new(),
             memory_reads: 0,
@@ -359,6 +362,10 @@ impl Cgroups for FakeCgroups {
         let tree = self.tree();
         let machine = Machine { total_bytes: u64::MAX, free_bytes: tree.memory_available, ..tree.machine };
         Some(machine)
+    }
+
+    fn promisable(&self, _: &str) -> Option<Promisable> {
+        self.tree().promisable
     }
 
     fn stalled_ns(&self, _: &str, _: Resource) -> Option<u64> {

@@ -121,8 +121,9 @@ impl Daemon {
         if self.memory.manager.given().are(self.domains.memory_orders(), &settings, config.ages) {
             return Ok(());
         }
+        let prefix = self.domains.names().prefix().to_owned();
         let domains = self.domains.memory_orders().map(|(path, ordered)| (path.to_owned(), ordered));
-        let orders = Orders { domains: domains.collect(), settings, used_from: config.ages };
+        let orders = Orders { domains: domains.collect(), settings, used_from: config.ages, prefix };
         self.memory.manager.give(orders)
     }
 

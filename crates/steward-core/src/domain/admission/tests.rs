@@ -7,7 +7,13 @@ use super::super::tree::{Machine, Node, ROOT_LIMIT};
 use super::*;
 
 /// A machine of which a gibibyte may be promised.
-const MACHINE: Machine = Machine { cpu: ROOT_LIMIT, memory_bytes: 1 << 30, disk: ROOT_LIMIT };
+const MACHINE: Machine = Machine {
+    cpu: ROOT_LIMIT,
+    memory_bytes: 1 << 30,
+    memory_part: 1.0,
+    memory_of_others_bytes: 0,
+    disk: ROOT_LIMIT,
+};
 
 fn reserved(cpu: f64) -> Node {
     Node { settings: asks(cpu), ..Node::default() }
@@ -31,6 +37,19 @@ fn asks_memory(mib: u64) -> Settings {
     let mut settings = Settings::default();
     settings.memory.min_bytes = Some(mib << 20);
     settings
+}
+
+#[test]
+fn what_others_promise_of_the_memory_is_not_promised_again_and_is_named() {
+    let machine = Machine { memory_part: 0.8, ..MACHINE }.with_memory(1000 << 20, 300 << 20);
+    assert_eq!(machine.memory_bytes, 500 << 20);
+    let tree = Tree::new(Names::default(), machine);
+    assert!(tree.admit("steward.a", &asks_memory(500)).is_ok());
+    let refusal = tree.admit("steward.a", &asks_memory(501)).expect_err("there is no room");
+    let expected = "at most 500M may be reserved (beside 300M that others promise with memory.min, as systemd's MemoryMin=)";
+    assert!(refusal.reason.contains(expected), "{refusal}");
+    let none = machine.with_memory(100 << 20, 300 << 20);
+    assert_eq!(none.memory_bytes, 0);
 }
 
 fn limited(limit: f64, cpu: f64) -> Settings {

@@ -213,6 +213,11 @@ pub(super) fn bounds(cgroup: &CgroupDirectory) -> Result<Option<MemoryBounds>, K
     Ok(Some(MemoryBounds { min, low, high, max }))
 }
 
+/// `memory.min` alone; `None` where there is no such file.
+pub(super) fn min(cgroup: &CgroupDirectory) -> Result<Option<Bound>, KernelError> {
+    bound(cgroup, "memory.min")
+}
+
 /// `memory.max` alone; `None` where there is no such file.
 pub(super) fn max(cgroup: &CgroupDirectory) -> Result<Option<Bound>, KernelError> {
     bound(cgroup, "memory.max")

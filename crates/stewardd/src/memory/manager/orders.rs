@@ -62,12 +62,14 @@ pub(crate) struct Orders {
     pub(crate) settings: manager::Settings,
     /// By what it is to be known what protected domains use.
     pub(crate) used_from: Choice,
+    /// What the names of cgroups that Steward makes at the top begin with.
+    pub(crate) prefix: String,
 }
 
 impl Default for Orders {
     fn default() -> Self {
         let settings = manager::Settings { reserve_bytes: 0, reservable: 1.0 };
-        Orders { domains: BTreeMap::new(), settings, used_from: Choice::default() }
+        Orders { domains: BTreeMap::new(), settings, used_from: Choice::default(), prefix: String::new() }
     }
 }
 
@@ -87,6 +89,12 @@ impl Orders {
         self.settings == *settings
             && self.used_from == used_from
             && self.domains.iter().map(|(path, ordered)| (path.as_str(), *ordered)).eq(domains)
+    }
+
+    /// Whether what the kernel is told to leave to a cgroup may be another's promise that counts: at the top, and not
+    /// Steward's own. Below, it is paid out of what the one above it is promised.
+    pub(super) fn is_promised_by_others(&self, path: &str) -> bool {
+        !path.contains('/') && !path.starts_with(&self.prefix)
     }
 
     /// What a cgroup was given.

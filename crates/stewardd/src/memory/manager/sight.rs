@@ -65,6 +65,8 @@ struct Group {
 #[derive(Clone, Copy)]
 struct Limits {
     weight: u32,
+    /// What the kernel is told to leave to it; read only at the top.
+    min_bytes: u64,
     max_bytes: u64,
     read_at_ns: u64,
 }
@@ -323,7 +325,7 @@ impl Sight {
         let is_old = |group: &&mut Group| now_ns.saturating_sub(group.limits.read_at_ns) >= LIMITS_NS;
         for group in self.groups.iter_mut().filter(is_old) {
             // Of one that has gone it is told.
-            group.limits = limits(&group.reader, now_ns).unwrap_or(group.limits);
+            group.limits = limits(&group.reader, &group.path, now_ns).unwrap_or(group.limits);
         }
     }
 
@@ -394,15 +396,21 @@ impl Sight {
             let ordered = orders.of(&group.path);
             let weight =
                 NonZeroU32::new(ordered.weight.unwrap_or(group.limits.weight)).unwrap_or(NonZeroU32::MIN);
+            // What others promise covers what is used of it: nobody can know whether it will be more.
+            let of_others_bytes = match orders.is_promised_by_others(&group.path) {
+                true => group.limits.min_bytes.min(claimed_bytes[place]),
+                false => 0,
+            };
+            let min_bytes = ordered.min_bytes.max(of_others_bytes);
             let principal = Principal {
                 parent: group.parent,
                 priority: ordered.priority,
                 claimed_bytes: claimed_bytes[place],
-                clean_bytes: match ordered.min_bytes {
+                clean_bytes: match min_bytes {
                     0 => 0,
                     _ => group.standing(now_ns, is_tried).clean_bytes,
                 },
-                min_bytes: ordered.min_bytes,
+                min_bytes,
                 max_bytes: group.limits.max_bytes,
                 takes_turns: !orders.domains.contains_key(&group.path),
                 ..Principal::of_weight(weight)
@@ -566,7 +574,7 @@ impl Sight {
             // One that has gone meanwhile, or whose memory nobody counts, is not among them.
             let Some(mut group) = group else { continue };
             if now_ns.saturating_sub(group.limits.read_at_ns) >= LIMITS_NS {
-                let Some(limits) = limits(&group.reader, now_ns) else { continue };
+                let Some(limits) = limits(&group.reader, &group.path, now_ns) else { continue };
                 group.limits = limits;
             }
             group.parent = parent;
@@ -580,7 +588,7 @@ impl Sight {
         let reader = CgroupReader::open(&cgroup.path, &self.roots).ok()?;
         // So that not all of those that are found at once are read again at once.
         let spread_ns = cgroup.id % (LIMITS_NS / LIST_NS) * LIST_NS;
-        let limits = limits(&reader, now_ns.saturating_sub(spread_ns))?;
+        let limits = limits(&reader, &cgroup.path, now_ns.saturating_sub(spread_ns))?;
         let may_be_open = self.groups.len() < OPEN_MAX;
         Some(Group {
             path: cgroup.path,
@@ -596,13 +604,15 @@ impl Sight {
 }
 
 /// What a cgroup was given; `None` where it has gone, or nobody counts its memory.
-fn limits(reader: &CgroupReader, read_at_ns: u64) -> Option<Limits> {
-    let max_bytes = match reader.memory_max().ok()?? {
+fn limits(reader: &CgroupReader, path: &str, read_at_ns: u64) -> Option<Limits> {
+    let bytes = |bound: Bound| match bound {
         Bound::Bytes(bytes) => bytes,
         Bound::Max => u64::MAX,
     };
+    let max_bytes = bytes(reader.memory_max().ok()??);
+    let min_bytes = if path.contains('/') { 0 } else { reader.memory_min().ok()?.map_or(0, bytes) };
     let weight = reader.cpu_weight().ok().flatten().and_then(|weight| u32::try_from(weight).ok());
-    Some(Limits { weight: weight.unwrap_or(WEIGHT_DEFAULT), max_bytes, read_at_ns })
+    Some(Limits { weight: weight.unwrap_or(WEIGHT_DEFAULT), min_bytes, max_bytes, read_at_ns })
 }
 
 /// A cgroup, as far as it matters whether what is below it is looked at.

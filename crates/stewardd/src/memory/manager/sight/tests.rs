@@ -118,6 +118,32 @@ fn what_the_loop_costs_with_200_domains_and_20_gb_is_measured_and_its_reads_are_
 }
 
 #[test]
+fn what_others_have_the_kernel_leave_to_cgroups_at_the_top_counts_as_promised_as_far_as_it_is_used() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (roots, mut orders) = with_200_cgroups(directory.path());
+    orders.domains.clear();
+    orders.prefix = "steward.".to_owned();
+    let set = |name: &str, text: &str| {
+        std::fs::write(roots.cgroup.join(name).join("memory.min"), text).expect("written");
+    };
+    set("domain-0", "41943040\n");
+    set("domain-1", "max\n");
+    let promised_mib = |orders: &Orders| {
+        let tree = CgroupTree::open_any(&roots).expect("it is there");
+        let mut sight = Sight::of(tree, String::new(), &roots);
+        let view = sight.look(1, orders, &FileUses::default()).expect("it can be read");
+        let bytes_of = |name: &str| {
+            let place = sight.paths().iter().position(|path| path == name).expect("it is seen");
+            view.domains[place].principal.min_bytes
+        };
+        ["domain-0", "domain-1", "domain-2"].map(|name| bytes_of(name) / MIB)
+    };
+    assert_eq!(promised_mib(&orders), [40, 50, 0], "all that the second one uses");
+    orders.prefix = "domain-".to_owned();
+    assert_eq!(promised_mib(&orders), [0; 3], "what Steward has written itself is no promise of others");
+}
+
+#[test]
 fn zones_are_read_anew_as_often_as_that_takes_a_200th_of_a_cpu_and_each_five_seconds() {
     let known = |cost_ns| KnownZones { zones: Zones::default(), read_at_ns: 1_000_000_000, cost_ns };
     assert!(!known(3_000_000).is_old(1_599_999_999) && known(3_000_000).is_old(1_600_000_000));
