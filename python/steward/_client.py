@@ -261,12 +261,14 @@ class Client:
         disk: Optional[float] = None,
         io_max_bytes: Optional[int] = None,
         io_max_requests: Optional[int] = None,
+        memory_pressure: Optional[bool] = None,
     ) -> Json:
         """For this process. With cpu ("5ms/30ms"), reserves it and keeps it over exec; without, and without domain, lets
         the process take up the specification of the next program that it executes. With domain, moves it there first.
         With memory_min, memory_max (bytes), protect (nanoseconds: how long a page may go unused before it may be taken), io
         ("interactive", "normal", "background"), disk (a fraction of the disk's time), io_max_bytes or io_max_requests (at most
         so many a second of each disk), moves it to a domain of its own that has these, below domain if given.
+        With memory_pressure, the reply may have the FIFO that the program is to have in MEMORY_PRESSURE_WATCH.
         """
         return self.call(
             "Run",
@@ -282,6 +284,7 @@ class Client:
             disk=disk,
             io_max_bytes=io_max_bytes,
             io_max_requests=io_max_requests,
+            memory_pressure=memory_pressure,
         )
 
     def set(

@@ -14,7 +14,17 @@ const HEADER: &str = include_str!("../include/steward.h");
 const BY_CALL: [(&str, &[&str]); 6] = [
     (
         "Run",
-        &["domain", "memory_min", "memory_max", "protect", "io", "disk", "io_max_bytes", "io_max_requests"],
+        &[
+            "domain",
+            "memory_min",
+            "memory_max",
+            "protect",
+            "io",
+            "disk",
+            "io_max_bytes",
+            "io_max_requests",
+            "memory_pressure",
+        ],
     ),
     ("Set", &["requests_at"]),
     ("Complain", &["of"]),

@@ -25,6 +25,9 @@ use crate::memory::arguments::MemoryArguments;
 /// the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for their own programs.
 /// Through sudo the program would run as root: name the user with --user.
 ///
+/// A program that is put into a domain is told by systemd's pressure protocol (MEMORY_PRESSURE_WATCH) when it should
+/// give memory back.
+///
 /// Exits with what the program exits with; 125: steward itself failed, 126: the program cannot be executed, 127: there
 /// is no such program.
 #[derive(Debug, Args)]
@@ -93,10 +96,12 @@ const NOT_FOUND: u8 = 127;
 
 /// Runs the program in place of this one; returns only when that failed.
 pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
-    let request = match request(arguments) {
+    let mut request = match request(arguments) {
         Ok(request) => request,
         Err(message) => return fail(&message),
     };
+    let has_domain = request.domain.is_some() || request.needs_domain();
+    request.memory_pressure = (has_domain && !is_pressure_unwanted()).then_some(true);
     let account = match arguments.user.as_deref().map(Account::of).transpose() {
         Ok(account) => account,
         Err(message) => return fail(&message),
@@ -106,24 +111,24 @@ pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
     {
         eprintln!("steward: {warning}");
     }
-    match ask(socket, &request, arguments.create) {
-        Ok(reply) if reply.standing == Some(api::Standing::Refused) => {
-            eprintln!(
-                "steward: there is no room for the reservation now: running as best-effort until there is"
-            );
-        }
-        Ok(_) => {}
+    let ran = match ask(socket, &request, arguments.create) {
+        Ok(reply) => reply,
         Err(error) if arguments.best_effort_if_refused => {
             eprintln!("steward: {error}\nsteward: running as best-effort");
+            api::Ran::default()
         }
         Err(error) => {
             return fail(&format!("{error}{}", way_out(&error, &request)));
         }
+    };
+    if ran.standing == Some(api::Standing::Refused) {
+        eprintln!("steward: there is no room for the reservation now: running as best-effort until there is");
     }
-    let environment = match account.as_ref().map(Account::become_it).transpose() {
+    let mut environment = match account.as_ref().map(Account::become_it).transpose() {
         Ok(environment) => environment.unwrap_or_default(),
         Err(message) => return fail(&message),
     };
+    environment.extend(ran.memory_pressure.iter().flat_map(|fifo| pressure_variables(fifo)));
     execute(&arguments.command, &environment)
 }
 
@@ -204,6 +209,24 @@ fn to_io(class: disk::Class) -> api::IoClass {
         disk::Class::Normal => api::IoClass::Normal,
         disk::Class::Background => api::IoClass::Background,
     }
+}
+
+/// Where systemd's pressure protocol (<https://systemd.io/PRESSURE/>) says what a program is to watch, and what to
+/// write to it first, in Base64.
+const PRESSURE_WATCH: &str = "MEMORY_PRESSURE_WATCH";
+const PRESSURE_WRITE: &str = "MEMORY_PRESSURE_WRITE";
+/// An empty line. What it says does not matter: with it, the FIFO is opened for writing too, and then has no end when
+/// the daemon has.
+const PRESSURE_LINE: &str = "Cg==";
+
+/// Whether whoever started us has turned off that the program is told of pressure.
+fn is_pressure_unwanted() -> bool {
+    std::env::var_os(PRESSURE_WATCH).is_some_and(|watch| watch == "/dev/null")
+}
+
+/// What the program's manager has set is about the cgroup that the program would have been in without us.
+fn pressure_variables(fifo: &str) -> Environment {
+    vec![(PRESSURE_WATCH, Some(fifo.into())), (PRESSURE_WRITE, Some(PRESSURE_LINE.into()))]
 }
 
 fn ask(socket: &Path, request: &api::Run, create: bool) -> Result<api::Ran, libsteward::Error> {

@@ -3,9 +3,16 @@
 #[path = "../../stewardd/tests/common/mod.rs"]
 mod common;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::Ordering;
+
+use libsteward::{Client, api};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use steward_kernel::cgroup::reading::MemoryUse;
 
 use common::{Machine, Running, Sleeper, reservation, row, set};
 
@@ -79,6 +86,98 @@ fn run_becomes_another_user_for_good_and_warns_of_who_would_be_root() {
     let nobody = steward(&daemon, &["run", "--user", "no such user", "--", "true"]);
     assert_eq!(nobody.status.code(), Some(125));
     assert!(String::from_utf8_lossy(&nobody.stderr).contains("there is no such user"));
+}
+
+#[test]
+fn run_has_a_program_that_knows_systemds_pressure_protocol_be_told_when_its_domain_uses_more_than_it_may() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let mut batch = as_sd_event(&daemon, &["--domain", "batch", "--create"]);
+    // Beside a domain that goes by what it is told, and wants more, there is not all that this one uses.
+    steward(&daemon, &["domain", "create", "a", "--keep"]);
+    {
+        let mut tree = machine.cgroups.tree();
+        let used = |mib: u64| MemoryUse { used_bytes: mib << 20, ..MemoryUse::default() };
+        tree.used.extend([("steward.a".to_owned(), used(100)), ("steward.batch".to_owned(), used(300))]);
+        tree.members.insert(std::process::id() as i32, "steward.a".to_owned());
+    }
+    let client = Client::connect(&daemon.socket).expect("the daemon listens");
+    let mut own = client.watch_availability(&api::WatchAvailability::default()).expect("sent");
+    own.next().expect("it goes on").expect("it may be asked");
+    batch.wait();
+    // The next daemon goes on with it.
+    daemon.stop();
+    let daemon = machine.start();
+    let client = Client::connect(&daemon.socket).expect("the daemon listens");
+    let mut own = client.watch_availability(&api::WatchAvailability::default()).expect("sent");
+    own.next().expect("it goes on").expect("it may be asked");
+    batch.wait();
+}
+
+#[test]
+fn run_leaves_the_variables_of_the_pressure_protocol_alone_without_a_domain_and_where_it_is_turned_off() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let show = ["--", "sh", "-c", "echo $MEMORY_PRESSURE_WATCH $MEMORY_PRESSURE_WRITE"];
+    let shown = |options: &[&str], watch: &str| {
+        let mut shown = command(&daemon, &[&["run"], options, &show].concat());
+        let shown = shown.env("MEMORY_PRESSURE_WATCH", watch).env("MEMORY_PRESSURE_WRITE", "eA==");
+        text(&shown.output().expect("it runs"))
+    };
+    let in_domain = ["--domain", "batch", "--create"];
+    assert_eq!(shown(&[], "/its/own"), "/its/own eA==\n");
+    assert_eq!(shown(&in_domain, "/dev/null"), "/dev/null eA==\n");
+    let told = shown(&in_domain, "/its/own");
+    assert!(told.contains("/pressure/") && told.ends_with(" Cg==\n"), "{told}");
+}
+
+/// A program that waits to be told, as sd-event does it.
+struct Listening {
+    program: Child,
+    fifo: File,
+}
+
+/// Runs a program so, opens what it is to watch and writes what it is to write.
+fn as_sd_event(daemon: &Running, options: &[&str]) -> Listening {
+    let show =
+        "echo $MEMORY_PRESSURE_WATCH; echo $MEMORY_PRESSURE_WRITE | base64 -d | od -An -tx1; exec sleep 1000";
+    let arguments = [&["run"], options, &["--", "sh", "-c", show]].concat();
+    let mut program = command(daemon, &arguments).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut told = BufReader::new(program.stdout.take().expect("piped")).lines();
+    let mut line = || told.next().expect("it prints it").expect("text");
+    let (watch, data) = (line(), line());
+    let bytes: Vec<u8> =
+        data.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("a byte")).collect();
+    assert!(!bytes.is_empty(), "without data it would be opened for reading alone, and end with the daemon");
+    let mut options = File::options();
+    let mut fifo = options
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32)
+        .open(&watch)
+        .expect("it may");
+    assert!(fifo.metadata().expect("it is there").file_type().is_fifo(), "{watch}");
+    fifo.write_all(&bytes).expect("there is room");
+    assert_eq!(fifo.read(&mut [0; 64]).expect("its own"), bytes.len());
+    Listening { program, fifo }
+}
+
+impl Listening {
+    /// Waits until it is told, and reads that away.
+    fn wait(&mut self) {
+        let mut waiting = [PollFd::new(&self.fifo, PollFlags::IN)];
+        let at_most = Timespec { tv_sec: 60, tv_nsec: 0 };
+        assert_eq!(poll(&mut waiting, Some(&at_most)), Ok(1), "it is told within a minute");
+        assert_eq!(waiting[0].revents(), PollFlags::IN);
+        assert!(self.fifo.read(&mut [0; 64]).expect("readable") > 0);
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
 }
 
 #[test]

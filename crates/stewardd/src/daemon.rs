@@ -65,6 +65,8 @@ pub struct Options {
     pub domain_directories: Vec<PathBuf>,
     /// Where what must survive a restart is kept.
     pub state_directory: PathBuf,
+    /// Where the FIFOs are by which programs are told that they should give memory back.
+    pub pressure_directory: PathBuf,
     /// Goes before the configuration's choice.
     pub mechanism: Option<MechanismChoice>,
     /// Goes before the configuration's order among domains.
@@ -158,7 +160,8 @@ impl Daemon {
         let domains = domains_of(cgroups, &settings, &options.roots);
         let (audit, audit_message) = Audit::load(&options.state_directory, &boot_id);
         let (memory_audit, memory_messages) = MemoryAudit::load(&options.state_directory, &boot_id);
-        let memory = Memory::new(&options.roots, memory_audit, options.systemd.clone())?;
+        let memory =
+            Memory::new(&options.roots, memory_audit, options.systemd.clone(), &options.pressure_directory)?;
         let mut daemon = Daemon {
             options,
             cpu: Cpu::new(loader, state, by_hand, audit),

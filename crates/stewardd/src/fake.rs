@@ -32,6 +32,7 @@ pub fn options(directory: &Path, roots: Roots) -> Options {
         rule_directories: vec![directory.join("rules")],
         domain_directories: vec![directory.join("domains.d")],
         state_directory: directory.join("state"),
+        pressure_directory: directory.join("pressure"),
         mechanism: None,
         best_effort: None,
         roots,

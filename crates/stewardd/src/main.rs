@@ -203,6 +203,7 @@ fn options(arguments: &Arguments) -> Options {
         rule_directories: or_usual(&arguments.rule_directories, rules::DIRECTORIES),
         domain_directories: or_usual(&arguments.domain_directories, declared::DIRECTORIES),
         state_directory: arguments.state_directory.clone(),
+        pressure_directory: arguments.socket.with_file_name("pressure"),
         mechanism: arguments.mechanism.map(|name| match name {
             MechanismName::Auto => MechanismChoice::Auto,
             MechanismName::SchedExt => MechanismChoice::SchedExt,

@@ -12,6 +12,7 @@
 //! - `programs`: has specifications' promises to processes kept; [`placed`]: what became of them.
 //! - [`protected`]: what the daemon tells the loop, and does about what it says.
 //! - [`told`]: what is told of all that as decisions.
+//! - `pressure`: tells programs that know systemd's protocol when they should give memory back.
 //! - [`scopes`]: asks systemd for scopes, for programs that are in its units.
 //! - `shared`: what a thread here and whoever started it both see.
 //! - [`sharing`]: finds out who uses pages of files that are charged to others.
@@ -28,6 +29,7 @@ pub mod limits;
 pub(crate) mod looks;
 pub(crate) mod manager;
 pub(crate) mod placed;
+mod pressure;
 mod programs;
 pub(crate) mod protected;
 mod requests;

@@ -790,5 +790,14 @@ fn a_program_is_told_within_300_ms_what_another_takes_and_again_when_the_daemon_
             assert_eq!(figure(&part, "taken from a: "), 0, "{part}");
             assert!(figure(&part, "c: ") >= 40 && figure(&part, "taken from c: ") >= 10_000, "{part}");
         }),
+        ("who-has-more-than-its-part-is-told-by-systemds-pressure-protocol", &|| {
+            let part = transcript.text("part");
+            println!(
+                "told {} times, beside it {}",
+                figure(&part, "pressure c "),
+                figure(&part, "pressure a ")
+            );
+            assert!(figure(&part, "pressure c ") >= 1, "{part}");
+        }),
     ]);
 }

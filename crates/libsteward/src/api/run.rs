@@ -49,6 +49,9 @@ pub struct Run {
     /// The same in requests a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io_max_requests: Option<i64>,
+    /// Have the program be told when it should give memory back, by systemd's pressure protocol; no unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_pressure: Option<bool>,
 }
 method!(Run, "io.steward.Run", Ran);
 
@@ -70,4 +73,9 @@ pub struct Ran {
     /// The domain that was made for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
+    /// The FIFO by which the program is told that it should give memory back, where that was asked for and there is
+    /// room: for `MEMORY_PRESSURE_WATCH`, with anything in `MEMORY_PRESSURE_WRITE`, so that it is opened for writing
+    /// too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_pressure: Option<String>,
 }

@@ -38,7 +38,10 @@ impl Handler for api::Run {
     const CHANGES_FORECASTS: bool = true;
 
     fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
-        answer(daemon.run(caller, self))
+        let listens = self.memory_pressure == Some(true);
+        let ran = daemon.run(caller, self)?;
+        let memory_pressure = if listens { daemon.listen_to_pressure(caller)? } else { None };
+        answer(Ok(api::Ran { memory_pressure, ..ran }))
     }
 }
 
@@ -89,7 +92,7 @@ impl Daemon {
             return Err(became_anothers(caller.pid));
         }
         let api::Standings { standing, .. } = self.given(id, &request, given, caller)?;
-        Ok(api::Ran { standing, domain: None })
+        Ok(api::Ran { standing, ..api::Ran::default() })
     }
 
     /// May the caller reserve that for itself? The user who asks is the one who connected; the process may have

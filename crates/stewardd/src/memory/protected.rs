@@ -47,6 +47,7 @@ impl Daemon {
     pub(crate) fn tick_memory(&mut self, now_ns: u64) {
         self.tick_manager();
         self.audit_memory_if_due(now_ns);
+        self.tell_of_pressure(now_ns);
     }
 
     /// Tells the loop what domains were given, and has kept what it keeps.

@@ -1,7 +1,7 @@
 //! What the memory's room keeps.
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use steward_kernel::Roots;
 
@@ -10,6 +10,7 @@ use super::audit::Audit;
 use super::looks::Looks;
 use super::manager::Manager;
 use super::placed::Programs;
+use super::pressure::Listeners;
 use super::scopes::Scopes;
 use super::told::Voice;
 use crate::turn::descriptors::{Source, Wait};
@@ -30,16 +31,24 @@ pub(crate) struct Memory {
     pub(crate) programs: Programs,
     /// What those who watch are told of how much domains may use.
     pub(crate) looks: Looks,
+    /// The programs that are told when they should give memory back.
+    pub(crate) listeners: Listeners,
     /// What was told as decisions.
     pub(crate) voice: Voice,
 }
 
 impl Memory {
-    /// Nobody is protected yet; `audit` is what an earlier daemon has left. `systemd` is the program that asks it.
+    /// Nobody is protected yet; `audit` and the FIFOs in `pressure_directory` are what an earlier daemon has left.
+    /// `systemd` is the program that asks it.
     ///
     /// # Errors
     /// When a thread of its own cannot be started.
-    pub(crate) fn new(roots: &Roots, audit: Audit, systemd: Option<PathBuf>) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        roots: &Roots,
+        audit: Audit,
+        systemd: Option<PathBuf>,
+        pressure_directory: &Path,
+    ) -> anyhow::Result<Self> {
         Ok(Memory {
             manager: Manager::new(roots)?,
             activity: Watching::new(roots)?,
@@ -47,6 +56,7 @@ impl Memory {
             scopes: Scopes::new(systemd)?,
             programs: Programs::default(),
             looks: Looks::default(),
+            listeners: Listeners::new(pressure_directory, roots),
             voice: Voice::default(),
         })
     }
@@ -65,6 +75,6 @@ impl Part for Memory {
     }
 
     fn poll_timeout(&self, _now_ns: u64) -> Option<u64> {
-        self.audit.wake_at_ns()
+        self.audit.wake_at_ns().into_iter().chain(self.listeners.due_ns()).min()
     }
 }

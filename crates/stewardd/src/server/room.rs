@@ -17,7 +17,7 @@ pub const KEPT_MAX: usize = 64;
 
 /// What becomes of a newcomer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(crate) enum Entry {
     /// There is room.
     Room,
     /// There is, once one of this payer's connections is closed.
@@ -27,7 +27,7 @@ pub(super) enum Entry {
 }
 
 /// Whether there is room for one more connection of `newcomer` beside those of `present`, each by who pays for it.
-pub(super) fn entry(
+pub(crate) fn entry(
     present: impl Iterator<Item = Payer>,
     newcomer: Payer,
     is_kept_for: &dyn Fn(Payer) -> bool,

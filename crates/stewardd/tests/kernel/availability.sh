@@ -68,12 +68,27 @@ watcher=$!
 steward run --domain a -- availability-check take 150 >/tmp/has &
 taker=$!
 wait_for 'grep -q took /tmp/has'
+# Programs that know systemd's pressure protocol, as it has them do.
+listen() { # listen DOMAIN FILE
+    steward run --domain $1 -- sh -c 'exec 3<>"$MEMORY_PRESSURE_WATCH"
+        echo "$MEMORY_PRESSURE_WRITE" | base64 -d >&3
+        read -r own <&3
+        echo listening
+        while read -r line <&3; do echo told; done' >$2 &
+    wait_for "grep -q listening $2"
+}
+listen a /tmp/pressure-a
+listener=$!
+listen c /tmp/pressure-c
+listeners="$listener $!"
 much=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024 + 80))
 steward run --domain c -- availability-check take $much >/tmp/taken &
 other=$!
 wait_for 'grep -q took /tmp/taken'
+wait_for 'grep -q told /tmp/pressure-c'
 for domain in a c; do
+    echo "pressure $domain $(grep -c told /tmp/pressure-$domain)"
     echo "$domain: $(($(cat /sys/fs/cgroup/steward.$domain/memory.swap.current) >> 20)) MiB in the swap"
     echo "taken from $domain: $(sed -n 's/^pgsteal_proactive //p' /sys/fs/cgroup/steward.$domain/memory.stat) pages"
 done
-kill $watcher $taker $other $protected
+kill $watcher $taker $other $protected $listeners
