@@ -67,10 +67,10 @@ wait_for is_kept
 memory-hog --mb 500 --rounds 2 >/dev/null &
 hog=$!
 wait_for '[ "$(sed -n "s/^SwapFree: *\([0-9]*\) kB/\1/p" /proc/meminfo)" -lt 450000 ]'
-grep -E 'VmLck|VmRSS|VmSwap' /proc/$daemon/status
+awk '$1 == "VmLck:" { print "locked kB " $2 } $1 == "VmSwap:" { print "swapped kB " $2 }' /proc/$daemon/status
 # Of the mappings that are written to and nobody else's, those whose pages the kernel does not lock.
 awk '/^[0-9a-f]+-[0-9a-f]+ / { own = $2 ~ /^rw.p/ } /^VmFlags:/ && own { mappings++; if ($0 !~ / lo( |$)/) unlocked++ }
-    END { print "mappings " mappings + 0 "; unlocked " unlocked + 0 }' /proc/$daemon/smaps
+    END { print "mappings " mappings + 0; print "unlocked " unlocked + 0 }' /proc/$daemon/smaps
 let_go $hog $holder
 end_daemon
 rm -rf $journal
