@@ -16,12 +16,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use libsteward::ApiError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steward_core::process::TaskId;
 use steward_kernel::{Roots, process};
 
-use crate::daemon::Daemon;
 use crate::memory::looks::Amounts;
 use crate::server::peer::Caller;
 use crate::server::room::{Entry, entry};
@@ -75,6 +73,7 @@ fn has_no_reader(fifo: &File) -> bool {
 }
 
 /// All programs that asked to be told.
+#[derive(Default)]
 pub(crate) struct Listeners {
     directory: PathBuf,
     /// In the order in which they came.
@@ -98,12 +97,22 @@ impl Listeners {
         Listeners { directory: directory.to_owned(), listeners, survey_at_ns: 0 }
     }
 
+    /// Whether nobody asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.listeners.is_empty()
+    }
+
+    /// Where the FIFOs are.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Makes a FIFO for a program, of whose user there may be so many as there may be connections. None where there is
     /// no room.
     ///
     /// # Errors
     /// When the kernel does not make it.
-    fn add(
+    pub(crate) fn add(
         &mut self,
         id: TaskId,
         program: Caller,
@@ -134,7 +143,7 @@ impl Listeners {
     }
 
     /// Forgets programs that have ended, and sees who listens.
-    fn survey(&mut self, now_ns: u64) {
+    pub(crate) fn survey(&mut self, now_ns: u64) {
         if now_ns < self.survey_at_ns {
             return;
         }
@@ -152,7 +161,7 @@ impl Listeners {
 
     /// Tells each that listens, whose time has come and that uses more than it may by what `amounts` says; where
     /// that is not known, nothing is told.
-    fn tell(&mut self, now_ns: u64, amounts: &mut dyn FnMut(&Caller) -> Option<Amounts>) {
+    pub(crate) fn tell(&mut self, now_ns: u64, amounts: &mut dyn FnMut(&Caller) -> Option<Amounts>) {
         for listener in self.listeners.iter_mut().filter(|listener| listener.open.is_some()) {
             if listener.due_ns > now_ns {
                 continue;
@@ -192,48 +201,6 @@ fn random() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
-}
-
-impl Daemon {
-    /// Has a program be told when it should give memory back. Returns what it has to open; nothing where there is no
-    /// room for one more, or it cannot be made: the program does without.
-    pub(crate) fn listen_to_pressure(&mut self, caller: &Caller) -> Result<Option<String>, ApiError> {
-        let gone = || ApiError::NoSuchTask { pid: caller.pid };
-        let id = process::stat(caller.pid, &self.options.roots).map_err(|_| gone())?.id;
-        if !caller.is_alive() {
-            return Err(gone());
-        }
-        let held = caller.process.as_ref().and_then(|process| process.try_clone().ok());
-        let program = Caller { gids: caller.gids.clone(), process: held, can_wait: false, ..*caller };
-        let owner_uid = self.settings.policy.owner_uid;
-        let is_kept_for = |payer| payer == 0 || owner_uid == Some(payer);
-        match self.memory.listeners.add(id, program, &is_kept_for) {
-            Ok(fifo) => Ok(fifo.and_then(|fifo| fifo.to_str().map(str::to_owned))),
-            Err(error) => {
-                let directory = self.memory.listeners.directory.display();
-                tracing::warn!(
-                    pid = caller.pid,
-                    "{directory}: cannot make a FIFO that tells of pressure: {error}"
-                );
-                Ok(None)
-            }
-        }
-    }
-
-    /// Tells programs whose domains use more than they may.
-    pub(crate) fn tell_of_pressure(&mut self, now_ns: u64) {
-        if self.memory.listeners.listeners.is_empty() {
-            return;
-        }
-        let empty = Listeners { directory: PathBuf::new(), listeners: Vec::new(), survey_at_ns: 0 };
-        let mut listeners = std::mem::replace(&mut self.memory.listeners, empty);
-        listeners.survey(now_ns);
-        listeners.tell(now_ns, &mut |program| {
-            let domain = self.domain_of_caller(program).ok()?;
-            self.availability(&domain.path, program.payer, now_ns).ok().map(|figures| figures.amounts)
-        });
-        self.memory.listeners = listeners;
-    }
 }
 
 #[cfg(test)]

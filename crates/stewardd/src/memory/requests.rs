@@ -6,6 +6,7 @@
 
 mod audit;
 mod explain;
+mod pressure;
 
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request};
