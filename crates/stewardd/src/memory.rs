@@ -8,6 +8,7 @@
 //! - [`cared`]: what the memory loop does for whom, as it is shown.
 //! - `explained`: what a domain has and why.
 //! - `holding`: holds what protected domains use of files in memory.
+//! - [`lately`]: who was held back in the last minute.
 //! - [`manager`]: the memory loop, which keeps what protected domains use and takes memory from others.
 //! - `programs`: has specifications' promises to processes kept; [`placed`]: what became of them.
 //! - [`protected`]: what the daemon tells the loop, and does about what it says.
@@ -25,6 +26,7 @@ pub(crate) mod cared;
 mod explained;
 mod holding;
 pub mod knobs;
+pub(crate) mod lately;
 pub mod limits;
 pub(crate) mod looks;
 pub(crate) mod manager;

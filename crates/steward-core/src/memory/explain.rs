@@ -4,7 +4,7 @@
 use std::num::NonZeroU32;
 
 use super::audit::text::Promised;
-use crate::quantity::{approximate_size, format_duration};
+use crate::quantity::{approximate_duration, approximate_size, format_duration};
 
 /// A domain's memory, as it is now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct Facts {
     pub protected: String,
     /// What processes in it have that is charged elsewhere.
     pub left: Vec<LeftBehind>,
+    /// How it was held back in the last minute.
+    pub held_lately: HeldLately,
     /// Where it stands beside its siblings, and those above it beside theirs, from the top down.
     pub levels: Vec<Level>,
 }
@@ -42,6 +44,26 @@ pub struct LeftBehind {
     pub charged_to: String,
     /// How much of what the process has, in bytes.
     pub bytes: u64,
+}
+
+/// How one was held back for moments within a span of time ([`super::bumps`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldLately {
+    /// How often because it took memory faster than there can be more.
+    pub for_taking: u64,
+    /// How often because it changed files faster than they are written back.
+    pub for_dirtying: u64,
+    /// For how long in all at most, in nanoseconds.
+    pub held_ns: u64,
+}
+
+impl HeldLately {
+    /// With what there was besides.
+    pub fn add(&mut self, more: HeldLately) {
+        self.for_taking = self.for_taking.saturating_add(more.for_taking);
+        self.for_dirtying = self.for_dirtying.saturating_add(more.for_dirtying);
+        self.held_ns = self.held_ns.saturating_add(more.held_ns);
+    }
 }
 
 /// A domain beside its siblings.
@@ -94,6 +116,7 @@ pub fn explain(facts: &Facts) -> String {
         };
         lines.push(format!("{} were taken from it so far, {whom}.", approximate_size(facts.taken_bytes)));
     }
+    lines.extend(held(&facts.held_lately));
     let may_give = facts.used_bytes > floor(facts);
     if may_give {
         lines.extend(facts.levels.iter().filter_map(place));
@@ -102,6 +125,25 @@ pub fn explain(facts: &Facts) -> String {
         lines.push(advice(facts));
     }
     lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// That its programs stood still for moments, and why; nothing where they did not.
+fn held(lately: &HeldLately) -> Option<String> {
+    let times = |count: u64| if count == 1 { "once".to_owned() } else { format!("{count} times") };
+    let because =
+        |(count, why): (u64, &str)| (count > 0).then(|| format!("{} because they {why}", times(count)));
+    let reasons = [
+        (lately.for_taking, "took memory faster than more of it can be freed"),
+        (lately.for_dirtying, "changed files faster than they can be written"),
+    ];
+    let reasons: Vec<String> = reasons.into_iter().filter_map(because).collect();
+    (!reasons.is_empty()).then(|| {
+        format!(
+            "In the last minute its programs were held back for moments, {} in all at most: {}.",
+            approximate_duration(lately.held_ns),
+            reasons.join(", and ")
+        )
+    })
 }
 
 fn floor(facts: &Facts) -> u64 {

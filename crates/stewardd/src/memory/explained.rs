@@ -7,6 +7,7 @@ use steward_core::memory::explain::{Facts, LeftBehind, Level, Standing, explain}
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::daemon::Daemon;
+use crate::turn::clock::now_ns;
 
 impl Daemon {
     /// What there is to say of a domain's memory; nothing where nobody counts it. Of those who are protected only whom
@@ -34,6 +35,7 @@ impl Daemon {
             taken_bytes: taken.map(|(_, bytes)| *bytes).fold(0, u64::saturating_add),
             protected: self.domains.names_of(protected),
             left: self.left(path),
+            held_lately: self.memory.lately.of(path, now_ns()),
             levels: self.levels(path),
         })
     }

@@ -157,6 +157,7 @@ impl Daemon {
     /// Who was held back a moment ago did not want what it did not get: for what is promised to it that counts as
     /// suspended.
     fn note_held_back(&mut self, news: &News, now_ns: u64) {
+        self.memory.lately.note(now_ns, &news.held_back);
         let is_recent = |held: &HeldBack| now_ns.saturating_sub(held.last_at_ns) < HELD_RECENTLY_NS;
         for (path, held) in news.held_back.iter().filter(|(_, held)| is_recent(held)) {
             self.cpu.audit.note_suspended(held.id);

@@ -7,6 +7,7 @@ use steward_kernel::Roots;
 
 use super::activity::Watching;
 use super::audit::Audit;
+use super::lately::Lately;
 use super::looks::Looks;
 use super::manager::Manager;
 use super::placed::Programs;
@@ -33,6 +34,8 @@ pub(crate) struct Memory {
     pub(crate) looks: Looks,
     /// The programs that are told when they should give memory back.
     pub(crate) listeners: Listeners,
+    /// Who was held back in the last minute.
+    pub(crate) lately: Lately,
     /// What was told as decisions.
     pub(crate) voice: Voice,
 }
@@ -57,6 +60,7 @@ impl Memory {
             programs: Programs::default(),
             looks: Looks::default(),
             listeners: Listeners::new(pressure_directory, roots),
+            lately: Lately::default(),
             voice: Voice::default(),
         })
     }

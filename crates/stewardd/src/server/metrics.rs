@@ -284,15 +284,17 @@ impl Daemon {
         }
     }
 
-    fn domain_figures(&self, records: &[DomainRecord]) -> Vec<DomainFigures> {
+    fn domain_figures(&mut self, records: &[DomainRecord]) -> Vec<DomainFigures> {
         let places = self.domains.places();
+        let paths: Vec<String> = places.iter().map(|(path, _)| path.clone()).collect();
+        let available = self.available_bytes(&paths);
         let family = audit::Family::of(records);
         let figures = places.into_iter().map(|(path, cgroup_id)| {
             let mut figures = DomainFigures {
                 name: self.domains.names().name_of(&path),
                 reserved: family.reserved_of_machine(cgroup_id),
                 audit: self.cpu.audit.totals.get(&path).copied(),
-                memory: self.memory_figures(&path),
+                memory: self.memory_figures(&path, available.get(&path).copied()),
                 disk: self.domains.cgroups().ok().and_then(|cgroups| cgroups.disk_use(&path)),
                 disk_work: self.disk_work(&path),
                 ..DomainFigures::default()

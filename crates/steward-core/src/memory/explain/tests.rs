@@ -136,3 +136,27 @@ fn what_is_charged_elsewhere_is_said_with_the_largest_first() {
     );
     assert_eq!(said[3..], ["The same is so of 2M of 2 more."]);
 }
+
+#[test]
+fn who_was_held_back_in_the_last_minute_is_told_for_how_long_and_why() {
+    let held = |for_taking, for_dirtying| {
+        let held_lately = HeldLately { for_taking, for_dirtying, held_ns: 1_340_000_000 };
+        let text = explain(&Facts { name: "a".to_owned(), held_lately, ..Facts::default() });
+        text.lines().find(|line| line.starts_with("In the last minute")).map(str::to_owned)
+    };
+    assert_eq!(held(0, 0), None);
+    assert_eq!(
+        held(31, 0).as_deref(),
+        Some(
+            "In the last minute its programs were held back for moments, 1.34s in all at most: 31 times because they took \
+             memory faster than more of it can be freed."
+        )
+    );
+    assert_eq!(
+        held(1, 2).as_deref(),
+        Some(
+            "In the last minute its programs were held back for moments, 1.34s in all at most: once because they took \
+             memory faster than more of it can be freed, and 2 times because they changed files faster than they can be written."
+        )
+    );
+}

@@ -11,6 +11,7 @@ use steward_core::memory::audit::Tally;
 
 use super::labels::{OfDomain, Seconds, seconds};
 use crate::daemon::Daemon;
+use crate::turn::clock::now_ns;
 
 /// The memory of one domain with all below it. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,10 @@ pub struct MemoryFigures {
     pub min_bytes: Option<u64>,
     /// What is kept of it; `None` where it is not protected.
     pub kept_bytes: Option<u64>,
+    /// How much it may use now; `None` where that is not known.
+    pub available_bytes: Option<u64>,
+    /// For how long it was held back because it took memory, or changed files, too fast, in nanoseconds.
+    pub held_back_ns: u64,
     /// What Steward has taken from it.
     pub taken_bytes: u64,
     /// What was found about its promise since the daemon started; `None` while nothing is promised.
@@ -44,13 +49,18 @@ type Named<'a> = (&'a str, &'a MemoryFigures);
 /// Puts the figures of all domains into the registry.
 pub(super) fn describe(registry: &mut Registry, domains: &[Named<'_>]) {
     type Bytes = fn(&MemoryFigures) -> Option<u64>;
-    let gauges: [(&str, &str, Bytes); 4] = [
+    let gauges: [(&str, &str, Bytes); 5] = [
         ("memory", "Memory charged to a domain with all below it", |memory| Some(memory.used_bytes)),
         ("memory_swapped", "What of a domain is in the swap besides", |memory| Some(memory.swapped_bytes)),
         ("memory_minimum", "Memory that a domain is promised with a minimum", |memory| memory.min_bytes),
         ("memory_kept", "Memory that a protected domain keeps; 0 while it is demoted", |memory| {
             memory.kept_bytes
         }),
+        (
+            "memory_available",
+            "Memory that a domain may use now: less than it uses where others lack it",
+            |memory| memory.available_bytes,
+        ),
     ];
     for (name, help, bytes) in gauges {
         let family = Family::<OfDomain, Gauge>::default();
@@ -65,6 +75,13 @@ pub(super) fn describe(registry: &mut Registry, domains: &[Named<'_>]) {
     }
     let help = "Memory that was taken from a domain, so that some is free for protected ones";
     registry.register_with_unit("memory_taken", help, Unit::Bytes, taken);
+    let held_back = Family::<OfDomain, Seconds>::default();
+    for (domain, memory) in domains {
+        held_back.get_or_create(&of(domain)).inc_by(seconds(memory.held_back_ns));
+    }
+    let help =
+        "Time for which tasks of a domain were held back, for taking memory or changing files too fast";
+    registry.register_with_unit("memory_held_back", help, Unit::Seconds, held_back);
     describe_audits(registry, domains);
     let blamed = Family::<OfDomainBy, Seconds>::default();
     for (domain, memory) in domains {
@@ -120,7 +137,7 @@ fn of(domain: &str) -> OfDomain {
 
 impl Daemon {
     /// What is known of a domain's memory, now.
-    pub(super) fn memory_figures(&self, path: &str) -> Option<MemoryFigures> {
+    pub(super) fn memory_figures(&self, path: &str, available_bytes: Option<u64>) -> Option<MemoryFigures> {
         let used = self.domains.cgroups().ok()?.memory_use(path)?;
         let cared = self.domains.cared();
         Some(MemoryFigures {
@@ -128,10 +145,23 @@ impl Daemon {
             swapped_bytes: used.swapped_bytes,
             min_bytes: self.domains.held(path).and_then(|held| held.settings.memory.min_bytes),
             kept_bytes: cared.kept(path),
+            available_bytes,
+            held_back_ns: self.memory.lately.held_ns(path),
             taken_bytes: cared.taken(path),
             audit: self.memory.audit.totals.get(path).copied(),
             broken_by: self.broken_by(path),
         })
+    }
+
+    /// How much each of these may use now, in bytes; only where that is counted of itself.
+    pub(super) fn available_bytes(&mut self, paths: &[String]) -> BTreeMap<String, u64> {
+        let now_ns = now_ns();
+        // Whoever may read metrics has root's part of the looks.
+        let available = |path: &String| {
+            let figures = self.availability(path, 0, now_ns).ok().filter(|figures| figures.path == *path)?;
+            Some((path.clone(), figures.amounts.available_bytes))
+        };
+        paths.iter().filter_map(available).collect()
     }
 
     fn broken_by(&self, path: &str) -> BTreeMap<String, u64> {

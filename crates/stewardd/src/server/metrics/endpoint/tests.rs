@@ -36,6 +36,8 @@ fn figures() -> Figures {
         used_bytes: 5 << 30,
         kept_bytes: Some(7),
         taken_bytes: 9,
+        available_bytes: Some(6 << 30),
+        held_back_ns: 2_250_000_000,
         audit: Some(of_memory),
         broken_by: BTreeMap::from([("batch".to_owned(), 4), (String::new(), 2)]),
         ..MemoryFigures::default()
