@@ -426,7 +426,11 @@ mod tests {
         assert!(matches!(choose(&said, need), Choice::Order(_)));
         let found = Device { rotational: true, ..fast() };
         assert_eq!(choose(&found, need), Choice::Charge(fast().model.expect("it has one")));
-        assert!(backend(&found, &InForce::default()).starts_with("nothing is set of it until a domain"), "{}", backend(&found, &InForce::default()));
+        assert!(
+            backend(&found, &InForce::default()).starts_with("nothing is set of it until a domain"),
+            "{}",
+            backend(&found, &InForce::default())
+        );
         let way = Way { bytes_per_second: 290 << 20, sequential_per_second: 99, random_per_second: 99 };
         let slow = Device { model: Some(Model { read: way, write: way }), ..fast() };
         assert!(matches!(choose(&slow, need), Choice::Order(order) if order.elevator == BY_CLASS));
@@ -574,9 +578,8 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_to_be_kept_as_it_is_is_not_said_to_be_ordered_later() {
-        let kept = |device: Device| {
-            backend(&Device { order: config::Order::Keep, ..device }, &InForce::default())
-        };
+        let kept =
+            |device: Device| backend(&Device { order: config::Order::Keep, ..device }, &InForce::default());
         for (elevator, count) in [
             ("bfq", "bfq with 128 places: classes and fractions count"),
             (

@@ -64,9 +64,9 @@ pub trait Cgroups: Send {
     fn memory_available(&self) -> Option<u64>;
     /// The machine's memory, where it can be read.
     fn machine_memory(&self) -> Option<Machine>;
-    /// What of the memory can be promised to programs, where it can be read. What Steward makes at the top is called
-    /// with `prefix` in front.
-    fn promisable(&self, prefix: &str) -> Option<Promisable>;
+    /// What of the memory can be promised to programs, where it can be read; `is_of_others` knows whose promises the
+    /// cgroups at the top are.
+    fn promisable(&self, is_of_others: &dyn Fn(&str) -> bool) -> Option<Promisable>;
     /// For how long its tasks stood still for want of a resource so far, where that is counted, in nanoseconds.
     fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64>;
     /// What the kernel has counted of its memory so far, where that is counted.
@@ -265,10 +265,10 @@ impl Cgroups for Kernel {
         machine_memory(&self.roots).ok()
     }
 
-    fn promisable(&self, prefix: &str) -> Option<Promisable> {
+    fn promisable(&self, is_of_others: &dyn Fn(&str) -> bool) -> Option<Promisable> {
         let programs_bytes = self.machine_memory()?.programs_bytes();
         let at_top = self.tree.children("").ok()?;
-        let of_others = at_top.iter().filter(|cgroup| !cgroup.path.starts_with(prefix));
+        let of_others = at_top.iter().filter(|cgroup| is_of_others(&cgroup.path));
         let of_others_bytes = of_others.map(|cgroup| self.promised_bytes(&cgroup.path));
         Some(Promisable { programs_bytes, of_others_bytes: of_others_bytes.fold(0, u64::saturating_add) })
     }

@@ -1,6 +1,6 @@
 //! What domains may reserve of the machine together.
 
-use steward_core::domain::{Machine, Settings};
+use steward_core::domain::{Machine, Settings, name};
 
 use super::Domains;
 
@@ -23,7 +23,11 @@ impl Domains {
     /// Where it cannot be read, what was known counts.
     fn measure(&mut self) {
         let cgroups = self.cgroups.as_ref().ok();
-        if let Some(seen) = cgroups.and_then(|cgroups| cgroups.promisable(self.names.prefix())) {
+        // What a scope of Steward's is promised was told of its slice too, and counts once.
+        let has_scope =
+            |path: &str| self.held.values().any(|held| held.scope && name::top_of(&held.path) == path);
+        let is_of_others = |path: &str| !path.starts_with(self.names.prefix()) && !has_scope(path);
+        if let Some(seen) = cgroups.and_then(|cgroups| cgroups.promisable(&is_of_others)) {
             self.machine = self.machine.with_memory(seen.programs_bytes, seen.of_others_bytes);
         }
     }

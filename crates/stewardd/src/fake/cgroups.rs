@@ -364,7 +364,7 @@ impl Cgroups for FakeCgroups {
         Some(machine)
     }
 
-    fn promisable(&self, _: &str) -> Option<Promisable> {
+    fn promisable(&self, _: &dyn Fn(&str) -> bool) -> Option<Promisable> {
         self.tree().promisable
     }
 

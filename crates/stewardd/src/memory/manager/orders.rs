@@ -92,9 +92,13 @@ impl Orders {
     }
 
     /// Whether what the kernel is told to leave to a cgroup may be another's promise that counts: at the top, and not
-    /// Steward's own. Below, it is paid out of what the one above it is promised.
+    /// Steward's own, nor raised for what Steward promises below it. Below, it is paid out of what the one above it is
+    /// promised.
     pub(super) fn is_promised_by_others(&self, path: &str) -> bool {
-        !path.contains('/') && !path.starts_with(&self.prefix)
+        let below = format!("{path}/");
+        let has_ours =
+            || self.domains.range(below.clone()..).next().is_some_and(|(path, _)| path.starts_with(&below));
+        !path.contains('/') && !path.starts_with(&self.prefix) && !has_ours()
     }
 
     /// What a cgroup was given.
@@ -127,6 +131,21 @@ impl Orders {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_promised_to_a_slice_for_what_is_promised_below_it_is_no_promise_of_others() {
+        let scope = "user.slice/user-1000.slice/steward-program-7.scope";
+        let domains = [(scope, 1), ("steward.editor", 1)];
+        let ordered = |min_bytes| Ordered { min_bytes, ..Ordered::default() };
+        let domains = domains.map(|(path, min_bytes)| (path.to_owned(), ordered(min_bytes)));
+        let orders =
+            Orders { domains: BTreeMap::from(domains), prefix: "steward.".to_owned(), ..Orders::default() };
+        let of_others = ["system.slice", "user.slice", "user", "steward.editor", "system.slice/cron.service"];
+        assert_eq!(
+            of_others.map(|path| orders.is_promised_by_others(path)),
+            [true, false, true, false, false]
+        );
+    }
 
     #[test]
     fn orders_are_the_same_only_with_the_same_domains_that_were_given_the_same() {
