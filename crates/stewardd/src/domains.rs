@@ -5,8 +5,8 @@
 //! never written to: what it was given is told to the scheduler only, and is gone with it. [`lifetime`] ends domains
 //! whose last process has gone, [`declared`] has those that files declare, [`making`] makes and removes their cgroups,
 //! [`lowered`] has those that come last for now, `admitting` holds what they are to have against what there is,
-//! `promisable` knows how much that is, `disk` what they were given of the disk, `processes` who is in them, `left` what
-//! these left elsewhere, `scopes` those that systemd makes for Steward, [`view`] shows them.
+//! `promisable` knows how much that is, `disk` what they were given of the disk, `processes` who is in them, `left`
+//! what these left elsewhere, `scopes` those that systemd makes for Steward, [`view`] shows them.
 
 mod admitting;
 pub mod cgroups;

@@ -162,8 +162,8 @@ pub fn is_scope_of_program(path: &str, pid: i32) -> bool {
     slices.split('/').all(|part| part.ends_with(".slice")) && unit == scope_of_program(pid)
 }
 
-/// The slice, by its own name, that systemd's first manager has put a process in that is at this path: in a service or a
-/// scope, or below a user's manager. `None` where it is in no slice, or where another manager has put it: below a
+/// The slice, by its own name, that systemd's first manager has put a process in that is at this path: in a service or
+/// a scope, or below a user's manager. `None` where it is in no slice, or where another manager has put it: below a
 /// service or scope (`Delegate=`), in a machine (`machine.slice`), or in a manager's own scope.
 pub fn slice_of_unit(path: &str) -> Option<&str> {
     let parts: Vec<&str> = path.split('/').collect();

@@ -55,8 +55,8 @@ impl KernelKnobs {
         outcome.map_err(|error| error.to_string())
     }
 
-    /// What somebody else's cgroup is to be promised, unless what it has itself is more: that shows once what was written
-    /// is put back.
+    /// What somebody else's cgroup is to be promised, unless what it has itself is more: that shows once what was
+    /// written is put back.
     fn beyond_own(&self, cgroup: &CgroupReader, place: &Place, bytes: u64) -> Result<Option<u64>, String> {
         let has_more = || {
             let bounds = cgroup.memory_bounds().map_err(|error| sentence(&error))?;

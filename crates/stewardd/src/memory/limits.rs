@@ -182,8 +182,8 @@ impl Limits {
         is_untold
     }
 
-    /// Has those be told again that say something else by now: of the cgroups `of_others`, which their manager may write
-    /// anew at any time (systemd does when it has others hand something out, for one).
+    /// Has those be told again that say something else by now: of the cgroups `of_others`, which their manager may
+    /// write anew at any time (systemd does when it has others hand something out, for one).
     pub fn look_again(&mut self, cgroups: &dyn Cgroups, of_others: &dyn Fn(&str) -> bool) {
         let is_other = |told: &Told, path: &str| {
             let Some((min_bytes, max_bytes)) = cgroups.memory_bounds(path) else { return false };

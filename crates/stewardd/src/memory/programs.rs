@@ -75,7 +75,8 @@ impl Daemon {
         self.loaded.specs.iter().any(needs_domain)
     }
 
-    /// Gives a process a domain of its own, below the one that it is in, or says which slice a scope for it is to be in.
+    /// Gives a process a domain of its own, below the one that it is in, or says which slice a scope for it is to be
+    /// in.
     fn place_program(&mut self, matched: &Matched) -> Result<Place, String> {
         let Some(spec) = self.loaded.by_name(&matched.spec) else {
             return Err("its specification has gone".to_owned());

@@ -1,0 +1,261 @@
+use std::os::unix::fs::MetadataExt;
+
+use steward_core::disk::calibration::Calibration;
+use steward_core::disk::cost::Way;
+use steward_kernel::KernelError;
+
+use super::*;
+
+/// A directory with these files below it, and what writes there.
+fn with(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots, OwnJournal, KernelKnobs) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let roots = Roots::under(directory.path());
+    for (path, text) in files.iter().chain(&[("proc/sys/kernel/random/boot_id", "one\n")]) {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+        std::fs::write(path, text).expect("a file");
+    }
+    let journal = crate::files::journal::open(directory.path(), &roots);
+    let nobody = || Err("nobody".to_owned());
+    let knobs = KernelKnobs::new(&roots, &journal, nobody, || Err("nobody".to_owned()));
+    (directory, roots, journal, knobs)
+}
+
+#[test]
+fn a_disk_takes_all_that_is_swapped_out_while_that_is_wanted_and_what_somebody_chooses_meanwhile_stays() {
+    let file = "sys/block/sda/queue/wbt_lat_usec";
+    let (directory, _roots, journal, knobs) = with(&[
+        ("sys/block/sda/dev", "8:0\n"),
+        ("sys/block/sda/queue/rotational", "1\n"),
+        ("sys/block/sda/queue/scheduler", "[mq-deadline] bfq none\n"),
+        (file, "75000\n"),
+        // Nothing is held back there.
+        ("sys/block/sdb/dev", "8:16\n"),
+        ("sys/block/sdb/queue/rotational", "1\n"),
+    ]);
+    let path = directory.path().join(file);
+    let says = |path: &std::path::Path| std::fs::read_to_string(path).expect("a file");
+    let names = ["sda", "sdb", "gone"].map(str::to_owned);
+    let wanted = Wanted { written_freely: BTreeSet::from(names), ..Wanted::default() };
+    knobs.apply(&wanted).expect("it can be written");
+    assert_eq!(says(&path), "0");
+    knobs.apply(&Wanted { lost: 1, ..wanted.clone() }).expect("it is in force");
+    assert_eq!(journal.as_ref().expect("a journal").outstanding(), 1);
+    // With this elevator the kernel would not hold anything back.
+    let elevator = directory.path().join("sys/block/sda/queue/scheduler");
+    std::fs::write(&elevator, "mq-deadline [bfq] none\n").expect("a file");
+    knobs.apply(&Wanted::default()).expect("nothing is to be done yet");
+    assert_eq!(says(&path), "0");
+    std::fs::write(&elevator, "[mq-deadline] bfq none\n").expect("a file");
+    knobs.apply(&Wanted::default()).expect("it can be put back");
+    assert_eq!(says(&path), "75000");
+    assert_eq!(journal.as_ref().expect("a journal").outstanding(), 0);
+
+    knobs.apply(&wanted).expect("it can be written");
+    std::fs::write(&path, "2000\n").expect("somebody chooses");
+    knobs.apply(&Wanted::default()).expect("there is nothing to be put back");
+    assert_eq!(says(&path), "2000\n");
+    assert_eq!(journal.as_ref().expect("a journal").outstanding(), 0);
+}
+
+/// A disk that rotates, and takes one request at a time.
+fn plug(roots: &Roots, name: &str, sequence: u64) {
+    let disk = roots.sys.join("block").join(name);
+    for (file, text) in [
+        ("dev", "8:0\n"),
+        ("diskseq", &sequence.to_string()),
+        ("queue/rotational", "1\n"),
+        ("queue/scheduler", "[mq-deadline] none\n"),
+        ("queue/nr_requests", "2\n"),
+        ("mq/0/nr_tags", "1\n"),
+    ] {
+        std::fs::create_dir_all(disk.join(file).parent().expect("it has one")).expect("a directory");
+        std::fs::write(disk.join(file), text).expect("a file");
+    }
+}
+
+#[test]
+fn a_disk_that_comes_while_somebody_is_served_first_is_ordered_and_one_that_has_gone_is_forgotten() {
+    let (_directory, roots, journal, knobs) = with(&[]);
+    let ordered = || Wanted { ordered: true, disks: devices::present(&roots), ..Wanted::default() };
+    let says =
+        |file: &str| std::fs::read_to_string(roots.sys.join("block/sda/queue").join(file)).expect("a file");
+    let outstanding = || journal.as_ref().expect("a journal").outstanding();
+    let before = ordered();
+    knobs.apply(&before).expect("there are none");
+    plug(&roots, "sda", 1);
+    assert_ne!(ordered(), before, "it is to be looked at what there is");
+    knobs.apply(&ordered()).expect("it can be written");
+    assert_eq!((says("scheduler").as_str(), outstanding()), ("bfq", 1));
+    // Another one of its name: it is ordered itself, and what the first one had is not put back.
+    plug(&roots, "sda", 2);
+    knobs.apply(&ordered()).expect("it can be written");
+    assert_eq!((says("scheduler").as_str(), outstanding()), ("bfq", 1));
+    std::fs::remove_dir_all(roots.sys.join("block/sda")).expect("it goes");
+    knobs.apply(&ordered()).expect("there is nothing to do");
+    assert_eq!(outstanding(), 0);
+    plug(&roots, "sda", 3);
+    knobs.apply(&Wanted::default()).expect("there is nothing to put back");
+    assert_eq!(says("scheduler"), "[mq-deadline] none\n");
+}
+
+#[test]
+fn a_disk_without_the_elevator_is_tried_again_once_that_is_loaded() {
+    let (_directory, roots, _journal, knobs) = with(&[]);
+    plug(&roots, "sda", 1);
+    let queue = roots.sys.join("block/sda/queue");
+    // Here it fails for want of the second file.
+    std::fs::remove_file(queue.join("nr_requests")).expect("it is there");
+    std::fs::create_dir(queue.join("nr_requests")).expect("a directory");
+    let ordered = || Wanted { ordered: true, disks: devices::present(&roots), ..Wanted::default() };
+    let says = || std::fs::read_to_string(queue.join("scheduler")).expect("a file");
+    let faults = knobs.apply(&ordered()).expect_err("it cannot be written");
+    assert!(faults[0].contains("modprobe bfq"), "{faults:?}");
+    std::fs::remove_dir(queue.join("nr_requests")).expect("it is there");
+    std::fs::write(queue.join("nr_requests"), "2\n").expect("a file");
+    std::fs::write(queue.join("scheduler"), "[mq-deadline] none\n").expect("a file");
+    let faults = knobs.apply(&ordered()).expect_err("it is not tried again");
+    assert!(faults[0].contains("modprobe bfq"), "{faults:?}");
+    std::fs::write(queue.join("scheduler"), "[mq-deadline] none bfq\n").expect("a file");
+    knobs.apply(&ordered()).expect("it can be written");
+    assert_eq!(says(), "bfq");
+}
+
+#[test]
+fn a_disk_is_charged_with_weights_where_they_count_and_all_is_put_back() {
+    let way = Way { bytes_per_second: 500, sequential_per_second: 22, random_per_second: 20 };
+    let charged = Charged { sequence: 1, model: Model { read: way, write: way } };
+    let (_directory, roots, journal, knobs) = with(&[
+        ("sys/fs/cgroup/io.cost.model", ""),
+        ("sys/fs/cgroup/io.cost.qos", ""),
+        // Nobody has loaded BFQ.
+        ("sys/fs/cgroup/steward.a/io.weight", "default 100\n"),
+    ]);
+    let cgroup = roots.cgroup.join("steward.a");
+    let cgroup_id = std::fs::metadata(&cgroup).expect("it is there").ino();
+    let now = |file: &str| std::fs::read_to_string(roots.cgroup.join(file)).expect("a file");
+    let wanted = |charged: Option<Charged>| Wanted {
+        weights: BTreeMap::from([("steward.a".to_owned(), (cgroup_id, 1000))]),
+        any_charged: charged.is_some(),
+        charged: charged.map(|charged| ("8:0".to_owned(), charged)).into_iter().collect(),
+        ..Wanted::default()
+    };
+    knobs.apply(&wanted(Some(charged))).expect("it can be written");
+    assert_eq!(now("io.cost.model"), charged.model.to_kernel("8:0"));
+    assert_eq!(now("io.cost.qos"), charged.model.quality("8:0"));
+    assert_eq!(now("steward.a/io.weight"), "default 1000");
+    // Calibrated anew.
+    let again =
+        Charged { model: Model { read: Way { random_per_second: 21, ..way }, write: way }, ..charged };
+    knobs.apply(&wanted(Some(again))).expect("it can be written");
+    assert_eq!(now("io.cost.model"), again.model.to_kernel("8:0"));
+    // It is no longer charged, and without BFQ weights count nowhere then.
+    let faults = knobs.apply(&wanted(None)).expect_err("nothing divides a disk's time");
+    assert!(faults[0].contains("no disk of this machine has the elevator BFQ"), "{faults:?}");
+    knobs.apply(&Wanted::default()).expect("it can be put back");
+    assert_eq!(now("io.cost.qos"), "8:0 enable=0 ctrl=auto");
+    assert_eq!(now("io.cost.model"), "8:0 ctrl=auto");
+    assert_eq!(now("steward.a/io.weight"), "default 100");
+    assert_eq!(journal.as_ref().expect("a journal").outstanding(), 0);
+}
+
+#[test]
+fn a_disk_that_is_found_not_to_rotate_loses_the_elevator_and_one_that_is_kept_never_gets_one() {
+    let queue = "sys/block/vda/queue";
+    let (directory, _roots, journal, knobs) = with(&[
+        ("sys/block/vda/dev", "254:0\n"),
+        ("sys/block/vda/serial", "one\n"),
+        ("sys/block/vda/mq/0/nr_tags", "4\n"),
+        ("sys/block/vda/queue/rotational", "1\n"),
+        ("sys/block/vda/queue/scheduler", "[none] mq-deadline bfq\n"),
+        ("sys/block/vda/queue/nr_requests", "64\n"),
+    ]);
+    let says = |file: &str| {
+        let text = std::fs::read_to_string(directory.path().join(queue).join(file)).expect("a file");
+        text.trim().to_owned()
+    };
+    let wanted = |known: Known| Wanted { ordered: true, known, ..Wanted::default() };
+    let keep = config::Config {
+        devices: BTreeMap::from([("vda".to_owned(), config::Order::Keep)]),
+        ..config::Config::default()
+    };
+    knobs.apply(&wanted(Known { config: keep, ..Known::default() })).expect("nothing is to be done");
+    assert_eq!(says("nr_requests"), "64");
+    knobs.apply(&wanted(Known::default())).expect("it can be written");
+    assert_eq!((says("scheduler").as_str(), says("nr_requests").as_str()), ("bfq", "128"));
+    let way = Way { bytes_per_second: 500 << 20, sequential_per_second: 22_000, random_per_second: 20_000 };
+    let mut known = Known::default();
+    known.calibrations.put(Calibration {
+        identity: "serial number one".to_owned(),
+        name: "vda".to_owned(),
+        measured_at: 7,
+        model: Model { read: way, write: way },
+    });
+    knobs.apply(&wanted(known)).expect("it can be put back");
+    assert_eq!(says("nr_requests"), "64");
+    assert_eq!(journal.as_ref().expect("a journal").outstanding(), 0);
+}
+
+#[test]
+fn where_the_kernel_has_not_the_first_elevator_the_second_is_taken_and_other_trouble_is_said() {
+    let first = Order {
+        elevator: elevator::BY_CLASS,
+        requests: 128,
+        tunables: &[("low_latency", "0")],
+        moments: &[],
+    };
+    let refuses = |elevator: &str, errno| {
+        JournalError::Kernel(KernelError::Write {
+            path: "/sys/block/sda/queue/scheduler".into(),
+            value: elevator.to_owned(),
+            source: std::io::Error::from_raw_os_error(errno),
+        })
+    };
+    let order = |lacking: &'static [&'static str], errno| {
+        or_second(first, move |order| match lacking.contains(&order.elevator) {
+            true => Err(refuses(order.elevator, errno)),
+            false => Ok(order.elevator),
+        })
+    };
+    let (second, done) = order(&["bfq"], libc::EINVAL).expect("the second one is there");
+    assert_eq!((second, done), (first.without_by_class(), "mq-deadline"));
+    assert_eq!(order(&[], libc::EINVAL).expect("the first one is there").1, "bfq");
+    for (lacking, errno) in [(&["bfq", "mq-deadline"][..], libc::EINVAL), (&["bfq"], libc::EIO)] {
+        let error = order(lacking, errno).expect_err("it cannot be done").to_string();
+        assert!(error.contains("bfq"), "{error}");
+    }
+}
+
+/// The kernel forgets a limit with its disk; another one, or the same, may have the number within a second.
+#[test]
+fn a_disk_that_comes_again_under_its_number_is_limited_anew() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let roots = Roots::under(directory.path());
+    let cgroup = roots.cgroup.join("steward.a");
+    for (path, text) in [(cgroup.join("io.max"), ""), (roots.proc.join("sys/kernel/random/boot_id"), "one\n")]
+    {
+        std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+        std::fs::write(path, text).expect("a file");
+    }
+    let cgroup_id = std::fs::metadata(&cgroup).expect("it is there").ino();
+    let journal = crate::files::journal::open(directory.path(), &roots);
+    let knobs = KernelKnobs::new(&roots, &journal, || Err("nobody".to_owned()), || Err("nobody".to_owned()));
+    let max = Limit { bytes_per_second: Some(2 << 20), requests_per_second: None };
+    let apply = |sequence| {
+        let limited = Limited { cgroup_id, sequence, max };
+        let limits = BTreeMap::from([(("steward.a".to_owned(), "8:0".to_owned()), limited)]);
+        knobs.apply(&Wanted { limits, ..Wanted::default() }).expect("it can be written");
+        std::fs::read_to_string(cgroup.join("io.max")).expect("a file")
+    };
+    let in_force = "8:0 rbps=2097152 wbps=2097152 riops=max wiops=max";
+    assert_eq!(apply(1), in_force);
+    std::fs::write(cgroup.join("io.max"), "").expect("a file");
+    assert_eq!(apply(1), "", "what is in force is not written again");
+    assert_eq!(apply(2), in_force);
+    let outstanding = || journal.as_ref().expect("a journal").outstanding();
+    assert_eq!(outstanding(), 1);
+    // With the cgroup, what there was to put back has gone.
+    std::fs::remove_dir_all(&cgroup).expect("it goes");
+    knobs.apply(&Wanted::default()).expect("there is nothing to do");
+    assert_eq!(outstanding(), 0);
+}
