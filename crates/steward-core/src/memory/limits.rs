@@ -34,8 +34,8 @@ pub struct Limits {
 }
 
 /// What the kernel is to be told of this tree. `is_made` says whose cgroups are Steward's, or were made for it: in
-/// those of others nothing is written but the minimum that one below them needs. `has_leaf` says which domains keep their own
-/// processes in a leaf ([`OWN_LEAF`]).
+/// those of others nothing is written but the minimum that one below them needs. `has_leaf` says which domains keep
+/// their own processes in a leaf ([`OWN_LEAF`]).
 ///
 /// `kept` is what the memory loop keeps of protected cgroups, by path, in bytes: it goes beyond what they are promised,
 /// and those above them are protected with it.

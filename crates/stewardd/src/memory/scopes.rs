@@ -1,9 +1,9 @@
 //! Asks systemd for scopes: cgroups of their own for processes that are in one of its units.
 //!
 //! `systemd-run --scope` has process 1 make one around itself and then becomes another program. Here that is `cat`,
-//! which says when the scope is there, and keeps it until the process that it is for is in it. systemd may be slow, or may
-//! refuse, so the daemon waits for nothing: each question is a process of its own, and how many there are at once, and
-//! for how long, is bounded.
+//! which says when the scope is there, and keeps it until the process that it is for is in it. systemd may be slow, or
+//! may refuse, so the daemon waits for nothing: each question is a process of its own, and how many there are at once,
+//! and for how long, is bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
