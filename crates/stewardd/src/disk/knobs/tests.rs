@@ -1,3 +1,5 @@
+//! What is done with disks, on a directory in place of the kernel.
+
 use std::os::unix::fs::MetadataExt;
 
 use steward_core::disk::calibration::Calibration;
