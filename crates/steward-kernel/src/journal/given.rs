@@ -11,7 +11,7 @@ use crate::roots::Roots;
 /// The elevators that disks were given and that are not put back yet, by the disk's name, by the journal at `path`.
 /// Nothing is locked or changed. Where it cannot be read, none.
 pub fn given_elevators_of(path: &Path, roots: &Roots) -> BTreeMap<String, String> {
-    let past = boot_identity(roots).and_then(|boot| Ok(Past::read(path, &boot).unwrap_or_default()));
+    let past = boot_identity(roots).map(|boot| Past::read(path, &boot).unwrap_or_default());
     past.map(|past| given_elevators(past.outstanding.values())).unwrap_or_default()
 }
 
