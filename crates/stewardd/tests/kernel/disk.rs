@@ -263,11 +263,11 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
             let text = told.text("calibrated");
             // Four at a time, of 1 ms each, in all four ways.
             for way in ["sequential_per_second", "random_per_second"] {
-                let found: Vec<i64> = text
-                    .lines()
-                    .filter_map(|line| line.trim().strip_prefix(&format!("\"{way}\": ")))
-                    .map(|number| number.trim_end_matches(',').parse().expect("a number"))
-                    .collect();
+                let number = |rest: &str| {
+                    let end = rest.find(|one: char| !one.is_ascii_digit()).unwrap_or(rest.len());
+                    rest[..end].parse::<i64>().expect("a number")
+                };
+                let found: Vec<i64> = text.split(&format!("\"{way}\":")).skip(1).map(number).collect();
                 println!("{way}: {found:?}");
                 assert!(
                     found.len() == 2 && found.iter().all(|found| (3_400..=4_000).contains(found)),
