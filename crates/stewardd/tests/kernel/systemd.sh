@@ -98,7 +98,7 @@ all
 # Programs with a specification, in a service of each manager: each has a scope of its own in the slice that it is in.
 section scopes
 mkdir -p /opt/one
-cp /bin/busybox /opt/one/sleep
+cp "$(command -v sleep)" /opt/one/sleep
 printf '[Service]\nExecStart=/opt/one/sleep 1000\n' >/etc/systemd/system/placed.service
 cp /etc/systemd/system/placed.service /home/user/.config/systemd/user/
 systemctl daemon-reload

@@ -75,11 +75,13 @@ impl Transcript {
         let mut sections: HashMap<String, Vec<String>> = HashMap::new();
         let mut current = String::new();
         let command = ["/bin/sh".into(), "-c".into(), script];
-        run(&config, &files, &command, &mut |line| match line.strip_prefix("== ") {
+        let ran = run(&config, &files, &command, &mut |line| match line.strip_prefix("== ") {
             Some(name) => current = name.to_owned(),
             None => sections.entry(current.clone()).or_default().push(line.to_owned()),
-        })
-        .expect("the guest runs");
+        });
+        if let Err(error) = ran {
+            panic!("the guest stands in {current:?} after {:#?}: {error:?}", sections.get(&current));
+        }
         // Shown when the test fails.
         println!("{}", sections.get("in-the-end").map(|lines| lines.join("\n")).unwrap_or_default());
         Transcript(sections)
