@@ -117,6 +117,10 @@ for pid in $first $second; do
 done
 first_scope=/sys/fs/cgroup/system.slice/steward-program-$first.scope
 second_scope=$user/steward-program-$second.scope
+# systemd may write its own once more when it has made a scope; the daemon looks again within a second.
+for scope in $first_scope $second_scope; do
+    wait_for "grep -qx 50331648 $scope/memory.max && grep -qx 8388608 $scope/memory.min"
+done
 of_scopes() {
     say first-max $first_scope/memory.max
     say first-min $first_scope/memory.min
