@@ -8,6 +8,7 @@
 
 use libsteward::ApiError;
 use steward_core::domain::{Change, Setting, name};
+use steward_core::resource::Resource;
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::daemon::Daemon;
@@ -126,15 +127,8 @@ impl Daemon {
 
     /// Gives what the specification says now, and nothing that it said before.
     fn set_anew(&mut self, cgroup: &Cgroup, change: Change) -> Result<(), String> {
-        let reset = vec![
-            Setting::MemoryMin,
-            Setting::MemoryMax,
-            Setting::Protect,
-            Setting::Io,
-            Setting::Disk,
-            Setting::IoMaxBytes,
-            Setting::IoMaxRequests,
-        ];
+        let of_specifications = |setting: &Setting| setting.resource() != Resource::Cpu;
+        let reset = Setting::ALL.into_iter().filter(of_specifications).collect();
         let change = Change { reset, ..change };
         let mechanism = &mut self.cpu.mechanism;
         self.domains.set(cgroup, &change, Given::default(), Asker::default(), mechanism).map_err(said)

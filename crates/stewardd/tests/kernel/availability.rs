@@ -2,9 +2,8 @@
 
 use steward_machine::MachineConfig;
 
-use crate::check;
-use crate::figure;
 use crate::transcript::Transcript;
+use crate::{check, figure};
 
 /// What a watcher was told: how many bytes in all, and when, in nanoseconds.
 fn told(text: &str) -> Vec<(u64, u64)> {
