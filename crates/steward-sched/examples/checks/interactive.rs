@@ -3,6 +3,9 @@
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -14,8 +17,8 @@ use steward_core::process::FileIdentity;
 use steward_sched::SchedExt;
 
 use crate::programs::{
-    Group, Program, children, events, has_started, measure, named_pipe, own_path, record, shared, snapshot,
-    wait_until,
+    AT_THE_GATE, Group, Program, children, events, has_started, measure, named_pipe, own_path, record,
+    shared, snapshot, wait_until,
 };
 use crate::{Outcome, check};
 
@@ -159,6 +162,80 @@ pub fn specification_at_exec() -> Outcome {
     check!(found.standing == Standing::Admitted && found.name == "film-b", "{found:?}");
     check!(other.is_none(), "a program without a specification has one: {other:?}");
     Ok(format!("{} is {} with specification {}", found.name, found.standing, found.grant.spec_id))
+}
+
+/// How often a program of this process was not told what happened, because it was at work on the same CPU.
+fn recursion_misses() -> u64 {
+    let files = std::fs::read_dir("/proc/self/fdinfo").into_iter().flatten().flatten();
+    let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    let missed = |text: String| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix("recursion_misses:"));
+        lines.filter_map(|line| line.trim().parse::<u64>().ok()).sum::<u64>()
+    };
+    texts.map(missed).sum()
+}
+
+/// So do many that execute at the same time, who are preempted in the middle of it.
+pub fn specifications_at_once() -> Outcome {
+    const COUNT: usize = 60;
+    let mut scheduler = shared()?;
+    let gate = "/tmp/become";
+    named_pipe(gate)?;
+    let (path, file) = copy_of_self("film-c")?;
+    scheduler.set_exec_table(&[(file, Some(grant(200, 1_000_000)))]).map_err(|error| error.to_string())?;
+    let path = path.to_string_lossy().into_owned();
+    let start = |_| Command::new(own_path()).args(["become", gate, &path]).spawn();
+    let programs: Result<Vec<Child>, std::io::Error> = (0..COUNT).map(start).collect();
+    let programs = programs.map_err(|error| error.to_string())?;
+    let is_named = |program: &Child, name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{}/comm", program.id()));
+        text.is_ok_and(|text| text.trim() == name)
+    };
+    let all_wait = wait_until(60.0, || programs.iter().all(|program| is_named(program, AT_THE_GATE)));
+    sleep(Duration::from_millis(200));
+    for program in &programs {
+        let allowed = scheduler.allow_interactive_exec(program.id() as i32);
+        allowed.map_err(|error| error.to_string())?;
+    }
+    // Somebody with a reservation wakes all the time, and preempts them wherever they are.
+    let (end, tid) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI32::new(0)));
+    let (ends, wakes_as) = (Arc::clone(&end), Arc::clone(&tid));
+    let waker = std::thread::spawn(move || {
+        // SAFETY: plain system calls.
+        wakes_as.store(
+            unsafe {
+                libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+                libc::gettid()
+            },
+            Ordering::Relaxed,
+        );
+        while !ends.load(Ordering::Relaxed) {
+            sleep(Duration::from_micros(700));
+        }
+    });
+    let its_thread_runs = wait_until(5.0, || tid.load(Ordering::Relaxed) != 0);
+    assign(&mut scheduler, tid.load(Ordering::Relaxed), grant(200, 2_000))?;
+    let reader = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(gate);
+    drop(reader.map_err(|error| format!("nobody reads {gate}: {error}"))?);
+    let all_have = wait_until(60.0, || programs.iter().all(|program| is_named(program, "film-c")));
+    let count_of = |scheduler: &mut SchedExt| {
+        let tasks = snapshot(scheduler).map(|snapshot| snapshot.tasks).unwrap_or_default();
+        tasks.iter().filter(|task| task.name == "film-c").count()
+    };
+    // Their names come first.
+    wait_until(10.0, || count_of(&mut scheduler) == COUNT);
+    let having = count_of(&mut scheduler);
+    let missed = recursion_misses();
+    end.store(true, Ordering::Relaxed);
+    let _ = waker.join();
+    for mut program in programs {
+        let _ = program.kill();
+        let _ = program.wait();
+    }
+    drop(scheduler);
+    check!(all_wait && its_thread_runs && all_have, "not all of them executed within a minute");
+    check!(having == COUNT, "of {COUNT} programs {having} have their specification: {missed} missed");
+    Ok(format!("{having} programs have their specification: {missed} missed"))
 }
 
 /// A child that needs several loans until it executes gets them, one in each of its parent's periods.

@@ -76,6 +76,7 @@ const CHECKS: &[Check] = &[
     ("addresses-of-requests-that-are-wrong-do-no-harm", 1, requests::wrong_addresses),
     ("a-best-effort-task-starts-nothing-interactive", 1, interactive::no_way_up),
     ("an-interactive-parent-starts-interactive-programs", 1, interactive::specification_at_exec),
+    ("so-do-many-that-are-started-at-once", 1, interactive::specifications_at_once),
     ("a-child-that-starts-slowly-is-lent-more", 1, interactive::slow_start),
     ("what-children-leave-of-their-loans-is-their-parents-again", 1, interactive::loans_come_back),
     ("children-inherit-and-are-refused-one-by-one", 1, interactive::inheritance),

@@ -164,6 +164,16 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
                 sleep(Duration::from_secs(3600));
             }
         }
+        // Waits until somebody has opened the named pipe GATE and closed it, and becomes a program that sleeps for a
+        // minute: become GATE PATH.
+        "become" => {
+            let name = std::ffi::CString::new(AT_THE_GATE).expect("a name");
+            // SAFETY: the name is a C string.
+            unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+            fs::read(&arguments[1]).ok()?;
+            let error = Command::new(&arguments[2]).args(["later", "60000"]).exec();
+            panic!("{}: {error}", arguments[2])
+        }
         // Uses the CPU and announces requests: announce FILE EVERY_US.
         "announce" => crate::requests::announce(&arguments[1], arguments[2].parse().ok()?),
         // Starts one short program after the other, each of which works a moment before it executes.
@@ -198,6 +208,8 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
     }
 }
 
+/// The name of a program that waits to become another one.
+pub const AT_THE_GATE: &str = "at-the-gate";
 /// What a thread that spins is called, from when on it has left the start of its program behind.
 const SPINNING: &std::ffi::CStr = c"spinning";
 

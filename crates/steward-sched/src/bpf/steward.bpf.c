@@ -657,8 +657,7 @@ struct sched_ext_ops steward_ops = {
 };
 
 /* A program replaces itself: give it what its file's specification says (Yang 2009, section 7.2.2). */
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binprm *bprm)
+static __always_inline int executed(struct task_struct *p, struct linux_binprm *bprm)
 {
 	struct executable executable = {};
 	struct task_state *t;
@@ -701,5 +700,20 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 	}
 out:
 	end_change(t);
+	return 0;
+}
+
+/* Not preempted: of two programs that were started at once, one had no specification. Somebody can still come in
+ * between before the first of these instructions, for some nanoseconds. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binprm *bprm)
+{
+	bool preemptible = tracepoints_are_preemptible();
+
+	if (preemptible)
+		bpf_preempt_disable();
+	executed(p, bprm);
+	if (preemptible)
+		bpf_preempt_enable();
 	return 0;
 }
