@@ -18,6 +18,7 @@ use steward_sched::decide::{
 
 use crate::cpu::kernel::{Kernel, Queue, TaskId};
 use crate::random::Random;
+use best_effort::Choice;
 use state::{Counts, CpuRun, CpuState, Mode, NEVER, TaskState};
 pub(crate) use state::{Enqueued, Scheduler, Slot, Standing};
 
@@ -116,7 +117,8 @@ impl Scheduler {
     fn keep_best_effort(&mut self, k: &mut Kernel, prev: TaskId, cpu: u32) {
         let TaskState { domain, vtime, .. } = self.tasks[prev as usize];
         let alone = !self.others_wait(domain, cpu);
-        self.domains.serve(&mut self.orders[cpu as usize], domain);
+        let restricted = self.is_restricted(k, prev);
+        self.serve(Choice { index: domain, restricted, free: None }, cpu as usize);
         let clock = &mut self.domains.at_mut(domain).task_clock;
         *clock = (*clock).max(vtime);
         self.run_best_effort(k, prev, cpu);
