@@ -486,7 +486,18 @@ fn a_rule_for_the_disk_counts_for_what_is_asked_of_the_disk_and_for_nothing_else
     client.call(&create("theirs/part", None, None)).expect("the rule is not about that");
     let reason = denied(client.call(&create("theirs/half", None, Some(0.5))));
     assert!(reason.contains("50-test.toml:1 denies it"), "{reason}");
-    // What is asked of a domain is about the CPU too.
+    let (_machine, daemon) = divided(&rule("\"disk\"", "anyone", "allow"));
+    let mut client = daemon.client();
+    client
+        .call(&set_to("another", settings(Some(IoClass::Interactive), Some(0.3))))
+        .expect("of the disk alone");
+    let weight = api::DomainSettings { weight: Some(200), ..settings(None, Some(0.4)) };
+    let reason = denied(client.call(&set_to("another", weight)));
+    assert!(reason.contains("user 1001 may not reserve CPU time"), "{reason}");
+    // A new domain takes a place among others, which is one for the CPU, and so does who is given one.
+    denied(client.call(&create("desk", None, Some(0.1))));
+    let given = api::SetDomain { user: Some(1003), ..set_to("another", settings(None, Some(0.35))) };
+    denied(client.call(&given));
     let (_machine, daemon) = divided(&rule("[\"cpu\", \"disk\"]", "anyone", "allow"));
     let mut client = daemon.client();
     client.call(&create("desk", Some(IoClass::Interactive), Some(0.1))).expect("the rule allows it");

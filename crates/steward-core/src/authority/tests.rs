@@ -7,6 +7,7 @@ use proptest::sample::subsequence;
 
 use super::*;
 use crate::accounts::Accounts;
+use crate::domain;
 use crate::problem::{Origin, Problem};
 use crate::resource::Resource;
 
@@ -147,6 +148,34 @@ fn a_rule_for_a_user_a_group_and_one_resource_matches_them_alone() {
     let none = Request { resources: vec![], ..cpu };
     for request in [two, none] {
         assert_eq!(strictness(&policy, &Identity::of_user(1001), &request), 2, "{request:?}");
+    }
+}
+
+#[test]
+fn a_rule_for_one_resource_alone_allows_what_is_asked_of_that_one_and_nothing_else() {
+    let mut changes = [(); 3].map(|()| domain::Change::default());
+    changes[0].cpu.reserved = Some(0.2);
+    changes[1].memory.min_bytes = Some(1 << 20);
+    changes[2].disk.reserved = Some(0.2);
+    let both = domain::Change { disk: changes[2].disk, ..changes[1].clone() };
+    let alice = Identity::of_user(1001);
+    for allowed in Resource::ALL {
+        let policy = policy(&format!(
+            "[[rule]]\nwho = \"user:alice\"\naction = \"reserve\"\nresource = \"{}\"\nof = \"others\"\n\
+             verdict = \"allow\"\n",
+            allowed.name()
+        ));
+        let is_allowed = |change: &domain::Change| {
+            let about = "a domain of user 1002".to_owned();
+            let resources = change.resources();
+            let request =
+                Request { action: Action::Reserve, resources, target: Target::Others, about, amount: None };
+            strictness(&policy, &alice, &request) == 0
+        };
+        for (resource, change) in Resource::ALL.into_iter().zip(&changes) {
+            assert_eq!(is_allowed(change), resource == allowed, "{resource:?} by a rule for {allowed:?}");
+        }
+        assert!(!is_allowed(&both), "memory and disk by a rule for {allowed:?}");
     }
 }
 

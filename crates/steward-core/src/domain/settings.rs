@@ -121,18 +121,20 @@ impl Change {
         Ok(after)
     }
 
-    /// The resources that it is about; one about none of them is about the CPU.
+    /// The resources that it is about, and no others. A place among siblings is one for the CPU
+    /// ([`Setting::resource`]), and so is a change of nothing.
     pub fn resources(&self) -> Vec<Resource> {
-        let is_about = |resource| {
-            let resets = self.reset.iter().any(|setting| setting.resource() == resource);
-            resets
-                || match resource {
-                    Resource::Cpu => true,
-                    Resource::Memory => self.memory != memory::settings::Change::default(),
-                    Resource::Disk => self.disk != disk::settings::Change::default(),
-                }
+        let names = |resource| match resource {
+            Resource::Cpu => {
+                self.common != CommonChange::default() || self.cpu != cpu::settings::Change::default()
+            }
+            Resource::Memory => self.memory != memory::settings::Change::default(),
+            Resource::Disk => self.disk != disk::settings::Change::default(),
         };
-        Resource::ALL.into_iter().filter(|resource| is_about(*resource)).collect()
+        let resets = |resource| self.reset.iter().any(|setting| setting.resource() == resource);
+        let is_about = |resource: &Resource| names(*resource) || resets(*resource);
+        let about: Vec<Resource> = Resource::ALL.into_iter().filter(is_about).collect();
+        if about.is_empty() { vec![Resource::Cpu] } else { about }
     }
 }
 
@@ -276,7 +278,7 @@ mod tests {
             assert_eq!(Setting::by_name(setting.name()), Some(setting));
             let change = Change { reset: vec![setting], ..Change::default() };
             assert_ne!(change.apply(&all).expect("a reset"), all);
-            assert!(change.resources().contains(&setting.resource()));
+            assert_eq!(change.resources(), [setting.resource()]);
         }
         let change = Change { reset: Setting::ALL.to_vec(), ..Change::default() };
         assert_eq!(change.apply(&all), Ok(Settings::default()));
@@ -285,11 +287,22 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_about_the_resources_that_it_names() {
-        let mut change = Change::default();
-        assert_eq!(change.resources(), [Resource::Cpu]);
-        change.memory.max_bytes = Some(1);
-        assert_eq!(change.resources(), [Resource::Cpu, Resource::Memory]);
+    fn a_change_is_about_the_resources_that_it_names_and_no_others() {
+        let about = |spoil: fn(&mut Change)| {
+            let mut change = Change::default();
+            spoil(&mut change);
+            change.resources()
+        };
+        assert_eq!(about(|_| ()), [Resource::Cpu]);
+        assert_eq!(about(|change| change.memory.max_bytes = Some(1)), [Resource::Memory]);
+        assert_eq!(about(|change| change.disk.reserved = Some(0.5)), [Resource::Disk]);
+        assert_eq!(about(|change| change.cpu.reserved = Some(0.5)), [Resource::Cpu]);
+        assert_eq!(about(|change| change.common.weight = Some(50)), [Resource::Cpu]);
+        let of_two = |change: &mut Change| {
+            (change.common.own_priority, change.disk.max_requests_per_second) = (Some(1), Some(50));
+        };
+        assert_eq!(about(of_two), [Resource::Cpu, Resource::Disk]);
+        assert_eq!(Change::to(&Settings::default()).resources(), Resource::ALL);
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl Daemon {
         let path = self.domains.path_to_make(&request.domain)?;
         let target = Target::of_domain(caller.uid, None, self.domains.users_above(&path));
         let about = format!("a new domain {}", self.domains.names().name_of(&path));
-        self.permit(caller, &request_about(Action::Reserve, &change, target, about))?;
+        self.permit(caller, &with_place(request_about(Action::Reserve, &change, target, about)))?;
         if change.memory.protect_ns.is_some() {
             let user = request.user.unwrap_or(caller.uid);
             self.permit_protection(caller, &path, user)?;
@@ -205,7 +205,9 @@ impl Daemon {
         let is_less = after.takes_no_more_than(&before, self.domains.kernel_weight(&cgroup.path));
         let gives_away = request.user.is_some_and(|user| user != self.domains.user_of(&cgroup));
         let action = if is_less && !gives_away { Action::Limit } else { Action::Reserve };
-        self.permit(caller, &request_about(action, &change, target, about))?;
+        let asked = request_about(action, &change, target, about);
+        // Who gives a domain away gives its place away, too.
+        self.permit(caller, &if gives_away { with_place(asked) } else { asked })?;
         if after.memory.protects_more_than(&before.memory) {
             self.permit_protection(caller, &cgroup.path, self.domains.user_of(&cgroup))?;
         }
@@ -449,6 +451,15 @@ fn asker(caller: &Caller) -> Asker {
 /// A request about the resources that a change is about; one about none of them is about the CPU.
 fn request_about(action: Action, change: &Change, target: Target, about: String) -> Request {
     Request { action, resources: change.resources(), target, about, amount: None }
+}
+
+/// The same request about a place among siblings, too, which is one for the CPU: whoever comes there takes a share from
+/// the others.
+fn with_place(mut request: Request) -> Request {
+    if !request.resources.contains(&Resource::Cpu) {
+        request.resources.insert(0, Resource::Cpu);
+    }
+    request
 }
 
 /// A class as steward-core has it.
