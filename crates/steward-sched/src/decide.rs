@@ -14,6 +14,7 @@ mod edf;
 mod holds;
 mod load;
 mod order;
+mod places;
 mod standing;
 
 pub use admission::*;
@@ -24,6 +25,7 @@ pub use edf::*;
 pub use holds::*;
 pub use load::*;
 pub use order::*;
+pub use places::*;
 pub use standing::*;
 
 #[cfg(test)]
@@ -157,6 +159,7 @@ mod tests {
             RESCUE_LOOK_NS,
             RESCUE_SCAN_MAX as u64,
             RESCUE_INTERVAL_NS,
+            PLACES_MAX.into(),
             STANDING_NONE.into(),
             STANDING_ADMITTED.into(),
             STANDING_REFUSED.into(),

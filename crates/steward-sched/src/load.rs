@@ -12,7 +12,7 @@ use steward_core::printable::printable_name;
 
 use crate::error::{LoadError, summarize_rejection, to_io};
 use crate::skeleton::{StewardSkel, StewardSkelBuilder};
-use crate::{CPUS_MAX, DOMAINS_MAX, TASKS_MAX};
+use crate::{CPUS_MAX, DOMAINS_MAX};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const NAME: &str = "/sys/kernel/sched_ext/root/ops";
@@ -165,20 +165,13 @@ fn classify(error: &libbpf_rs::Error, action: &str) -> LoadError {
     LoadError::Bpf { action: format!("{action}{detail}"), source }
 }
 
-/// Fills the lists of free indices and marks the CPUs that are online.
+/// Fills the list of free domains and marks the CPUs that are online.
 fn fill_tables(skeleton: &StewardSkel<'_>, online: &[usize]) -> Result<(), LoadError> {
     let failed = |action: &str| {
         let action = action.to_owned();
         move |error: libbpf_rs::Error| LoadError::Bpf { action, source: to_io(&error) }
     };
-    // Both lists are stacks: the lowest index last, so that it is taken first.
-    for index in (0..TASKS_MAX as u32).rev() {
-        skeleton
-            .maps
-            .free_slots
-            .update(&[], &index.to_ne_bytes(), MapFlags::ANY)
-            .map_err(failed("filling the list of free slots"))?;
-    }
+    // A stack: the lowest index last, so that it is taken first.
     for index in (2..DOMAINS_MAX as u32).rev() {
         skeleton
             .maps

@@ -163,6 +163,14 @@ impl SchedExt {
         ((1..high_water as u16).filter(|index| self.table.at(*index).in_use == 1).count(), high_water)
     }
 
+    /// Up to which place of the table of tasks any is in use: those are gone through at each sample. A multiple of 64.
+    pub fn task_places(&self) -> usize {
+        // SAFETY: the kernel writes this memory; any value read is a value that it had.
+        self.loaded.skeleton.maps.bss_data.as_deref().map_or(0, |bss| {
+            decide::places_end(&unsafe { std::ptr::read_volatile(&raw const bss.slots_taken) }) as usize
+        })
+    }
+
     fn still_loaded(&self) -> Result<(), MechanismError> {
         match self.exit_reason() {
             Some(reason) => Err(MechanismError::Gone { reason }),
@@ -260,10 +268,7 @@ impl SchedExt {
     }
 
     fn read_tasks(&self) -> Vec<TaskRecord> {
-        let Some(bss) = self.loaded.skeleton.maps.bss_data.as_deref() else { return Vec::new() };
-        // SAFETY: the kernel writes this memory; any value read is a value that it had.
-        let high_water = unsafe { std::ptr::read_volatile(&raw const bss.slots_high_water) } as usize;
-        (0..high_water.min(TASKS_MAX))
+        (0..self.task_places().min(TASKS_MAX))
             // SAFETY: the mapping has TASKS_MAX entries.
             .map(|index| unsafe { std::ptr::read_volatile(self.slots.add(index)) })
             .filter_map(|slot| task_record(&slot))

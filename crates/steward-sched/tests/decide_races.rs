@@ -1,8 +1,6 @@
 //! Rules that several CPUs follow at once, without a lock: whoever comes first, nothing is counted twice and nothing is
 //! forgotten.
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 
@@ -15,7 +13,7 @@ struct Slots {
     standing: Vec<SlotStanding>,
     /// What is reserved for each slot, 1 or 0; it may be wrong by one for a moment.
     reserved: Vec<AtomicI64>,
-    free: Mutex<VecDeque<usize>>,
+    taken: Places,
 }
 
 impl Slots {
@@ -23,7 +21,7 @@ impl Slots {
         Slots {
             standing: (0..count).map(|_| SlotStanding::default()).collect(),
             reserved: (0..count).map(|_| AtomicI64::new(0)).collect(),
-            free: Mutex::new((0..count).collect()),
+            taken: Places::default(),
         }
     }
 
@@ -38,14 +36,12 @@ impl Slots {
         if to == STANDING_ADMITTED {
             self.reserve(slot, -1);
         }
-        self.free.lock().unwrap().push_back(slot);
+        self.taken.give(slot as u32);
     }
 
     /// A task comes, is admitted, and ends.
     fn come_and_go(&self, pause: impl Fn()) {
-        let Some(slot) = self.free.lock().unwrap().pop_front() else {
-            return;
-        };
+        let slot = self.taken.take().expect("there are thousands") as usize;
         self.standing[slot].begin();
         self.reserve(slot, 1);
         self.settle(slot, STANDING_ADMITTED);
@@ -55,7 +51,7 @@ impl Slots {
             self.reserve(slot, -1);
         }
         if was != STANDING_CHANGING {
-            self.free.lock().unwrap().push_back(slot);
+            self.taken.give(slot as u32);
         }
     }
 
@@ -76,30 +72,60 @@ impl Slots {
     }
 }
 
-/// Slots beyond the mark are neither sampled nor revoked.
+/// Slots from the end on are neither sampled nor revoked.
 #[test]
-fn of_several_who_raise_a_mark_at_once_the_highest_stays() {
-    let barrier = std::sync::Barrier::new(4);
-    let mark = AtomicU32::new(0);
+fn of_several_who_take_places_at_once_each_has_its_own_the_first_ones_and_before_the_end() {
+    const LANES: u32 = 4;
+    let places = Places::default();
+    let owners: Vec<AtomicU32> = (0..PLACES_MAX).map(|_| AtomicU32::new(0)).collect();
     thread::scope(|scope| {
-        for lane in 0..4_u32 {
-            let (barrier, mark) = (&barrier, &mark);
+        for lane in 1..=LANES {
+            let (places, owners) = (&places, &owners);
             scope.spawn(move || {
-                for round in 1..20_000_u32 {
-                    barrier.wait();
-                    raise_mark(mark, 4 * round + (lane + round) % 4);
-                    barrier.wait();
-                    assert_eq!(mark.load(Ordering::SeqCst), 4 * round + 3, "in round {round}");
-                    barrier.wait();
+                for round in 0..20_000 {
+                    // Some keep two, across the border of a word where others have the rest of it.
+                    let taken: Vec<u32> = (0..1 + (lane + round) % 40).flat_map(|_| places.take()).collect();
+                    for &place in &taken {
+                        let before = owners[place as usize].swap(lane, Ordering::SeqCst);
+                        assert_eq!(before, 0, "{place} was somebody's");
+                        assert!(place < places.end(), "{place}, and the end is {}", places.end());
+                        // A look at the words takes a while, in which some before it are given back.
+                        assert!(place < 2 * LANES * 40, "{place}, and {} are taken at most", LANES * 40);
+                    }
+                    for place in taken {
+                        owners[place as usize].store(0, Ordering::SeqCst);
+                        places.give(place);
+                    }
                 }
             });
         }
     });
+    assert_eq!(places.end(), 0);
+}
+
+#[test]
+fn after_a_crowd_no_more_places_are_gone_through_than_are_taken() {
+    let places = Places::default();
+    let crowd: Vec<u32> = std::iter::from_fn(|| places.take()).collect();
+    assert_eq!(crowd, Vec::from_iter(0..PLACES_MAX));
+    // Who came first leaves first, as threads of a program that is ended do.
+    for &place in &crowd[..crowd.len() - 1] {
+        places.give(place);
+        assert_eq!(places.end(), PLACES_MAX, "the last one is taken");
+    }
+    assert_eq!(places.take(), Some(0));
+    places.give(PLACES_MAX - 1);
+    assert_eq!(places.end(), 64);
+    let more: Vec<u32> = (0..64).flat_map(|_| places.take()).collect();
+    assert_eq!((more[0], more[63], places.end()), (1, 64, 128));
+    places.give(7);
+    assert_eq!(places.take(), Some(7));
 }
 
 #[test]
 fn reservations_that_are_revoked_taken_back_and_given_up_at_once_are_counted_once() {
-    let slots = Slots::new(3);
+    // Those of three tasks, and of two that are yet to be given back.
+    let slots = Slots::new(8);
     let rounds = AtomicU64::new(0);
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -128,9 +154,7 @@ fn reservations_that_are_revoked_taken_back_and_given_up_at_once_are_counted_onc
         over.store(true, Ordering::SeqCst);
     });
     assert_eq!(rounds.into_inner(), 90_000);
-    let mut free: Vec<usize> = slots.free.into_inner().unwrap().into();
-    free.sort_unstable();
-    assert_eq!(free, [0, 1, 2], "each slot is free once");
+    assert_eq!(slots.taken.end(), 0, "each slot is free again");
     for (slot, reserved) in slots.reserved.iter().enumerate() {
         assert_eq!(reserved.load(Ordering::SeqCst), 0, "slot {slot}");
         assert_eq!(slots.standing[slot].get(), STANDING_NONE);

@@ -36,7 +36,7 @@ fn run_checks(cpus: u32, icount_shift: u8, names: &str, least: usize) {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn shares_reservations_and_load_control_hold_on_one_cpu() {
-    run_checks(1, 3, "", 46);
+    run_checks(1, 3, "", 47);
 }
 
 #[test]

@@ -135,6 +135,36 @@ pub fn waiters() -> Outcome {
     Ok("the two behind the one whose memory does not fit were taken back".to_owned())
 }
 
+/// A crowd of more tasks than other checks have at once is refused one by one, each in a place of its own. Once it has
+/// ended no more places are gone through with each sample than the few that are in use, and whoever comes then has one
+/// of the first.
+pub fn places() -> Outcome {
+    const MANY: usize = 150;
+    let mut scheduler = shared()?;
+    let before = scheduler.task_places();
+    // SAFETY: plain system call.
+    let me = unsafe { libc::getpid() };
+    assign(&mut scheduler, me, Grant { inherit: true, ..grant(10_000, 100_000) })?;
+    let crowd = Program::start(&["fork-spin", &MANY.to_string()]);
+    let all_there = wait_until(20.0, || children(crowd.pid()).len() == MANY);
+    let _ = scheduler.assign(me, None);
+    let during = scheduler.task_places();
+    drop(crowd);
+    let gone = wait_until(10.0, || snapshot(&mut scheduler).is_ok_and(|seen| seen.tasks.is_empty()));
+    let program = Program::start(&["spin"]);
+    assign(&mut scheduler, program.pid(), grant(10_000, 100_000))?;
+    let after = scheduler.task_places();
+    drop(program);
+    drop(scheduler);
+    check!(all_there && during > MANY, "{during} places are gone through beside a crowd of {MANY}");
+    check!(gone, "ended tasks keep their places");
+    check!(
+        before <= 64 && after <= 64,
+        "{before} places were gone through, {during} beside a crowd, {after} after it"
+    );
+    Ok(format!("{before} places are gone through, {during} beside a crowd of {MANY}, {after} after it"))
+}
+
 /// A program executed by another thread than the first one keeps its reservation, under its process id.
 pub fn exec_by_a_thread() -> Outcome {
     let mut scheduler = shared()?;

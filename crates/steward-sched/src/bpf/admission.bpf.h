@@ -278,7 +278,7 @@ static __noinline bool settle(u32 index, struct task_slot *slot, u32 standing)
 		return true;
 	if (standing == STANDING_ADMITTED)
 		unreserve(slot);
-	bpf_map_push_elem(&free_slots, &index, BPF_ANY);
+	places_give(slots_taken, index);
 	return false;
 }
 
@@ -325,13 +325,13 @@ static volatile u32 moves_left;
 static __noinline bool make_room(struct task_slot *newcomer, u32 cpu)
 {
 	struct cpu_state *state = cpu_state_of(cpu);
-	u32 high_water = slots_high_water;
+	u32 end = places_end(slots_taken);
 	int i;
 
 	if (!newcomer || !state)
 		return false;
 	moves_left = MOVES_TRIED_MAX;
-	bpf_for(i, 0, high_water) {
+	bpf_for(i, 0, end) {
 		u32 index = i;
 		struct task_slot *other = bpf_map_lookup_elem(&slots, &index);
 
@@ -448,11 +448,11 @@ static __noinline int release(struct task_state *t)
 	if (standing == STANDING_ADMITTED)
 		unreserve(slot);
 	if (standing != STANDING_CHANGING)
-		bpf_map_push_elem(&free_slots, &index, BPF_ANY);
+		places_give(slots_taken, index);
 	return 0;
 }
 
-/* A slot for the task, emptied: the one that it has, or a free one. MAX_SLOTS when there is none. */
+/* A slot for the task, emptied: the one that it has, or the first that is free. MAX_SLOTS when there is none. */
 static __always_inline u32 take_slot(struct task_state *t)
 {
 	u32 index = __sync_lock_test_and_set(&t->slot, 0), standing;
@@ -467,7 +467,7 @@ static __always_inline u32 take_slot(struct task_state *t)
 		if (standing != STANDING_CHANGING)
 			return index;
 	}
-	return bpf_map_pop_elem(&free_slots, &index) ? MAX_SLOTS : index;
+	return places_take(slots_taken);
 }
 
 /*
@@ -494,7 +494,6 @@ static __noinline int adopt(struct task_struct *p, struct task_state *t, struct 
 	slot->tid = p->pid;
 	slot->pid = p->tgid;
 	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
-	mark_raise(&slots_high_water, index + 1);
 	slot->standing = STANDING_CHANGING;
 	standing = admit(p, slot, index);
 	/* Published last: from here on the scheduler's callbacks see it whole. */

@@ -11,6 +11,7 @@
 #include "decide/domain.h"
 #include "decide/edf.h"
 #include "decide/load.h"
+#include "decide/places.h"
 #include "decide/standing.h"
 
 #define MAX_CPUS 512

@@ -102,10 +102,10 @@ static __always_inline void sample_slot(u32 index, struct task_slot *slot, u64 i
 
 static __noinline int sample_slots(u64 interval_ns, u32 sample)
 {
-	u32 high_water = slots_high_water;
+	u32 end = places_end(slots_taken);
 	int i;
 
-	bpf_for(i, 0, high_water) {
+	bpf_for(i, 0, end) {
 		u32 index = i;
 		struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
 
@@ -139,10 +139,10 @@ static __always_inline void relieve(u32 index, struct task_slot *slot, u32 sampl
 /* Puts tasks out on all overloaded CPUs until what remains is expected below admit_below. */
 static __noinline int relieve_all(u32 sample)
 {
-	u32 high_water = slots_high_water;
+	u32 end = places_end(slots_taken);
 	int i;
 
-	bpf_for(i, 0, high_water) {
+	bpf_for(i, 0, end) {
 		u32 index = i;
 		struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
 

@@ -96,14 +96,6 @@ struct {
 	__type(value, struct task_slot);
 } slots SEC(".maps");
 
-/* Indices of free slots; the loader fills it. A stack, so that those in use stay few and low: the sampler goes
- * through them. */
-struct {
-	__uint(type, BPF_MAP_TYPE_STACK);
-	__uint(max_entries, MAX_SLOTS);
-	__type(value, u32);
-} free_slots SEC(".maps");
-
 struct timer_entry {
 	struct bpf_timer timer;
 	u32 ready;
@@ -240,7 +232,8 @@ volatile struct settings settings = {
 };
 volatile struct totals totals;
 volatile struct exit_record exit_record;
-u32 slots_high_water;
+_Static_assert(MAX_SLOTS == PLACES_MAX, "each slot has a bit");
+u64 slots_taken[PLACES_WORDS]; /* which slots are somebody's, or have just been */
 struct event *event_layout; /* never set: it puts the type into the program's BTF */
 volatile u32 maybe_idle = 1; /* a CPU may be idle */
 volatile u32 overdue; /* tasks may stand in QUEUE_RESCUE */

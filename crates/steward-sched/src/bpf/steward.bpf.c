@@ -553,14 +553,14 @@ void STRUCT_OPS(steward_cpu_online, s32 cpu)
 void STRUCT_OPS(steward_cpu_offline, s32 cpu)
 {
 	struct cpu_state *state = cpu_state_of(cpu);
-	u32 high_water = slots_high_water;
+	u32 end = places_end(slots_taken);
 	int i;
 
 	if (!state)
 		return;
 	state->online = 0;
 	drain_soon();
-	bpf_for(i, 0, high_water) {
+	bpf_for(i, 0, end) {
 		u32 index = i;
 		struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
 		struct task_struct *p;

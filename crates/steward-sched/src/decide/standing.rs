@@ -18,13 +18,6 @@ unsafe extern "C" {
     fn decide_standing_take(standing: *mut u32, from: u32) -> bool;
     fn decide_standing_settle(standing: *mut u32, to: u32) -> bool;
     fn decide_standing_end(standing: *mut u32) -> u32;
-    fn decide_mark_raise(mark: *mut u32, to: u32);
-}
-
-/// Raises a mark to this, unless it is higher: of several at once the highest stays.
-pub fn raise_mark(mark: &AtomicU32, to: u32) {
-    // SAFETY: the function changes the number atomically.
-    unsafe { decide_mark_raise(mark.as_ptr(), to) }
 }
 
 /// The standing of a slot, shared by those who change it.

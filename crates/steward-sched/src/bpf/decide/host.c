@@ -13,6 +13,7 @@
 #include "edf.h"
 #include "holds.h"
 #include "load.h"
+#include "places.h"
 #include "standing.h"
 
 u64 decide_passed_since(u64 since_ns, u64 now_ns)
@@ -414,9 +415,19 @@ u32 decide_standing_end(u32 *standing)
 	return standing_end(standing);
 }
 
-void decide_mark_raise(u32 *mark, u32 to)
+u32 decide_places_take(u64 *taken)
 {
-	mark_raise(mark, to);
+	return places_take(taken);
+}
+
+void decide_places_give(u64 *taken, u32 place)
+{
+	places_give(taken, place);
+}
+
+u32 decide_places_end(const u64 *taken)
+{
+	return places_end(taken);
 }
 
 bool decide_domain_runnable_changes(struct domain *d, bool more, u64 now_ns)
@@ -768,6 +779,7 @@ const u64 decide_constants[] = {
 	RESCUE_LOOK_NS,
 	RESCUE_SCAN_MAX,
 	RESCUE_INTERVAL_NS,
+	PLACES_MAX,
 	STANDING_NONE,
 	STANDING_ADMITTED,
 	STANDING_REFUSED,

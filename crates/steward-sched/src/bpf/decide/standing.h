@@ -45,22 +45,6 @@ DECIDE u32 standing_end(u32 *standing)
 	return __sync_lock_test_and_set(standing, STANDING_NONE);
 }
 
-/* So many CPUs may raise a mark at once. Whoever fails has found it higher than before. */
-#define MARK_TRIES_MAX 1024
-
-/* Raises a mark to this, unless it is higher: of several at once the highest stays. */
-DECIDE void mark_raise(u32 *mark, u32 to)
-{
-	u32 seen = *(volatile u32 *)mark, found;
-
-	for (u32 tries = loop_begin(); tries < MARK_TRIES_MAX && seen < to && can_loop; tries++) {
-		found = __sync_val_compare_and_swap(mark, seen, to);
-		if (found == seen)
-			return;
-		seen = found;
-	}
-}
-
 /* Whether the task waits to be admitted. */
 DECIDE bool standing_waits(u32 standing)
 {
