@@ -12,7 +12,8 @@ use steward_core::cpu::mechanism::{Bumper, Mechanism};
 use steward_core::cpu::policy::DomainPolicy;
 
 use crate::programs::{
-    Group, Program, Shared, has_started, measure, pin, shared, threads_at_work, wait_until, waiting_for,
+    Group, Program, Shared, cpus, has_started, measure, of_all_cpus, pin, shared, threads_at_work,
+    wait_until, waiting_for,
 };
 use crate::{Outcome, check, domains, stay_ahead};
 
@@ -80,18 +81,18 @@ pub fn move_once(file: &Path) {
     let _ = fs::remove_file(&moved);
 }
 
-/// A domain whose tasks change a directory is suspended eight times: nobody else waits for the directory, and each time
-/// its tasks stand still soon and use nothing more.
+/// A domain whose tasks change a directory is suspended eight times, on several CPUs fewer: nobody else waits for the
+/// directory, and each time its tasks stand still soon and use nothing more.
 pub fn suspension() -> Outcome {
     let mut scheduler = shared()?;
     let (still, busy) = (Group::new("still"), Group::new("busy"));
     let mut neighbour = Neighbour::new();
     let movers = neighbour.movers(&still, 3);
-    let beside = Program::start(&["spin"]).within(&busy);
+    let beside = Program::on_each_cpu(&["spin"], &busy);
     neighbour.begin();
     sleep(Duration::from_millis(500));
     let mut used = Vec::new();
-    for _ in 0..8 {
+    for _ in 0..of_all_cpus(8.0) as u32 {
         domains::suspend(&mut scheduler, &still, true)?;
         sleep(Duration::from_millis(150));
         used.push(measure(&movers.iter().collect::<Vec<_>>(), 0.2).iter().sum::<f64>());
@@ -104,8 +105,10 @@ pub fn suspension() -> Outcome {
     drop((still, busy));
     drop(scheduler);
     check!(reason.is_none(), "the scheduler left: {reason:?}");
-    check!(longest_ms < LONGEST_MS, "a change of the directory took {longest_ms:.1} ms");
-    check!(changes > 100, "only {changes} changes of the directory were made");
+    // With several CPUs, more of the three others wait for the lock before it, and each leaves in a turn of its own.
+    let bound_ms = if cpus() > 1 { 1.5 * LONGEST_MS } else { LONGEST_MS };
+    check!(longest_ms < bound_ms, "a change of the directory took {longest_ms:.1} ms");
+    check!(changes > 100 / cpus() as u64, "only {changes} changes of the directory were made");
     check!(used.iter().all(|&used| used < 2.0), "while suspended, the tasks used {used:.2?} ms of each 200");
     Ok(format!("longest of {changes} changes {longest_ms:.1} ms; used {used:.2?} ms of each 200 suspended"))
 }
@@ -118,7 +121,8 @@ pub fn quota() -> Outcome {
         let (tight, busy) = (Group::new("tight").set("cpu.max", quota), Group::new("busy"));
         let mut neighbour = Neighbour::new();
         let movers = neighbour.movers(&tight, 3);
-        let beside = Program::start(&["spin"]).within(&busy);
+        let beside = Program::on_each_cpu(&["spin"], &busy);
+        let seconds = of_all_cpus(seconds);
         sleep(Duration::from_millis(500));
         neighbour.begin();
         let got = measure(&movers.iter().collect::<Vec<_>>(), seconds).iter().sum::<f64>() / (seconds * 1e3);
@@ -181,18 +185,19 @@ pub fn priority() -> Outcome {
     domains::give(&mut scheduler, &low, policy)?;
     let mut neighbour = Neighbour::new();
     let movers = neighbour.movers(&low, 3);
-    let above = Program::start(&["pulse", "250", "50"]).within(&high);
+    let above = Program::on_each_cpu(&["pulse", "250", "50"], &high);
     neighbour.begin();
-    let seconds = 4.0;
-    let share = measure(&[&above], seconds)[0] / (seconds * 1e3);
+    let seconds = of_all_cpus(4.0);
+    let used_ms = measure(&above.iter().collect::<Vec<_>>(), seconds).iter().sum::<f64>();
+    let share = used_ms / (seconds * 1e3) / cpus() as f64;
     drop(above);
     let (longest_ms, changes) = neighbour.end();
     drop(movers);
     drop((low, high));
     drop(scheduler);
     check!(longest_ms < LONGEST_MS, "a change of the directory took {longest_ms:.1} ms");
-    check!(share > 0.7, "the loop above got {share:.3} of the CPU");
-    Ok(format!("longest of {changes} changes {longest_ms:.1} ms, and the loop above got {share:.3}"))
+    check!(share > 0.7, "the loops above got {share:.3} of the CPUs");
+    Ok(format!("longest of {changes} changes {longest_ms:.1} ms, and the loops above got {share:.3}"))
 }
 
 /// Tasks of a domain behind that are in the kernel half of the time and wait there for each other, beside somebody

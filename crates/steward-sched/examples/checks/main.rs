@@ -40,9 +40,9 @@ const CHECKS: &[Check] = &[
     ("killing-the-loader-gives-the-machine-back", 1, system::killed_loader),
     ("nice-values-set-shares", 1, shares::nice_values_set_shares),
     ("what-is-changed-while-it-waits-counts-no-more-when-it-has-left", 1, shares::changed_while_waiting),
-    ("cgroup-weights-set-shares-through-the-hierarchy", 1, shares::cgroup_weights),
+    ("cgroup-weights-set-shares-through-the-hierarchy", 0, shares::cgroup_weights),
     ("idle-cgroups-get-what-is-left", 1, shares::idle_cgroup),
-    ("cpu-max-limits-a-cgroup-and-its-children", 1, shares::cpu_max),
+    ("cpu-max-limits-a-cgroup-and-its-children", 0, shares::cpu_max),
     ("who-changes-a-quota-again-and-again-puts-off-nobodys", 1, shares::flipped_quota),
     ("pinned-tasks-share-their-cpu", 2, shares::pinned_tasks),
     ("a-pinned-domain-gets-its-due-and-no-more-while-a-cpu-is-offline", 2, shares::pinned_beside_offline),
@@ -58,10 +58,10 @@ const CHECKS: &[Check] = &[
     ("who-waits-and-is-changed-meanwhile-is-rescued-in-time", 1, domains::changed_while_waiting),
     ("a-domain-pays-for-the-reservations-of-its-tasks", 1, domains::reservations_are_paid),
     ("tasks-that-wake-each-other-keep-nobody-waiting", 1, domains::beside_a_ring),
-    ("suspension-keeps-nobody-waiting-inside-the-kernel", 1, holds::suspension),
-    ("cpu-max-keeps-nobody-waiting-inside-the-kernel", 1, holds::quota),
+    ("suspension-keeps-nobody-waiting-inside-the-kernel", 0, holds::suspension),
+    ("cpu-max-keeps-nobody-waiting-inside-the-kernel", 0, holds::quota),
     ("a-quota-that-comes-late-keeps-nobody-waiting-either", 1, holds::later_quota),
-    ("a-low-priority-keeps-nobody-waiting-inside-the-kernel", 1, holds::priority),
+    ("a-low-priority-keeps-nobody-waiting-inside-the-kernel", 0, holds::priority),
     ("who-is-behind-leaves-in-the-pauses-of-those-before-it", 1, holds::pauses),
     ("long-system-calls-gain-nothing-while-held", 1, holds::long_calls),
     ("a-crowd-in-long-calls-is-held-and-goes-on", 1, holds::crowd_in_calls),
@@ -112,7 +112,7 @@ const LONG_CHECKS: &[Check] = &[
 /// The checks of these names; with none, all that this machine has CPUs for but the long ones.
 fn chosen(names: &[String]) -> Vec<&'static Check> {
     if names.is_empty() {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let cpus = programs::cpus();
         return CHECKS.iter().filter(|(_, wanted_cpus, _)| [0, cpus].contains(wanted_cpus)).collect();
     }
     let all = CHECKS.iter().chain(LONG_CHECKS);

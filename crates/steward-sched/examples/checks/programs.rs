@@ -344,6 +344,11 @@ impl Program {
         self
     }
 
+    /// As many as there are CPUs, so that none of them is idle.
+    pub fn on_each_cpu(arguments: &[&str], group: &Group) -> Vec<Self> {
+        (0..cpus()).map(|_| Program::start(arguments).within(group)).collect()
+    }
+
     pub fn within(self, group: &Group) -> Self {
         fs::write(group.0.join("cgroup.procs"), self.pid().to_string()).expect("the process moves");
         self
@@ -368,6 +373,16 @@ impl Drop for Program {
         }
         self.kill();
     }
+}
+
+/// How many CPUs this machine has.
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// So many seconds of a machine with one CPU: with several, so much less as they do more in each.
+pub fn of_all_cpus(seconds: f64) -> f64 {
+    seconds / cpus() as f64
 }
 
 /// Makes a named pipe.

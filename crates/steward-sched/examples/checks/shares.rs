@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use steward_core::cpu::mechanism::Mechanism;
 
-use crate::programs::{Group, Program, measure, shared, threads_at_work, wait_until, waiting_for};
+use crate::programs::{
+    Group, Program, cpus, measure, of_all_cpus, shared, threads_at_work, wait_until, waiting_for,
+};
 use crate::{Outcome, check};
 
 const SECONDS: f64 = 4.0;
@@ -97,7 +99,7 @@ pub fn cgroup_weights() -> Outcome {
     let (in_a1, in_a2, in_b) = (start(&a1, 2), start(&a2, 3), start(&b, 8));
     sleep(Duration::from_secs(1));
     let all: Vec<&Program> = in_a1.iter().chain(&in_a2).chain(&in_b).collect();
-    let times = measure(&all, SECONDS);
+    let times = measure(&all, of_all_cpus(SECONDS));
     let total: f64 = times.iter().sum();
     let shares = [&times[..2], &times[2..5], &times[5..]].map(|part| part.iter().sum::<f64>() / total);
     drop((in_a1, in_a2, in_b));
@@ -131,7 +133,8 @@ pub fn idle_cgroup() -> Outcome {
     Ok(format!("share {share:.4} beside a busy cgroup, {alone:.0} ms a second alone"))
 }
 
-/// Half of a CPU for the parent, a fifth for one child: both hold, and the rest of the parent goes to the other child.
+/// Half of a CPU for the parent, a fifth for one child: both hold, however many CPUs their tasks are on, and the rest
+/// of the parent goes to the other child. Beside loops of others too, which have all that is left.
 pub fn cpu_max() -> Outcome {
     let scheduler = shared()?;
     let parent = Group::new("max").set("cpu.max", "50000 100000");
@@ -140,16 +143,27 @@ pub fn cpu_max() -> Outcome {
     let in_tight: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).within(&tight)).collect();
     let in_loose: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).within(&loose)).collect();
     sleep(Duration::from_secs(1));
-    let times = measure(&in_tight.iter().chain(&in_loose).collect::<Vec<_>>(), SECONDS);
-    let (tight_share, total_share) =
-        ((times[0] + times[1]) / (SECONDS * 1e3), times.iter().sum::<f64>() / (SECONDS * 1e3));
-    drop((in_tight, in_loose));
-    drop((tight, loose));
+    let seconds = of_all_cpus(SECONDS);
+    let alone = measure(&in_tight.iter().chain(&in_loose).collect::<Vec<_>>(), seconds);
+    let (other, seconds_beside) = (Group::new("other"), of_all_cpus(2.0));
+    let others = Program::on_each_cpu(&["spin"], &other);
+    let beside =
+        measure(&in_tight.iter().chain(&in_loose).chain(&others).collect::<Vec<_>>(), seconds_beside);
+    drop((in_tight, in_loose, others));
+    drop((tight, loose, other));
     drop(parent);
     drop(scheduler);
+    let share = |times: &[f64], seconds: f64| times.iter().sum::<f64>() / (seconds * 1e3);
+    let (tight_share, total_share) = (share(&alone[..2], seconds), share(&alone, seconds));
     check!(near(tight_share, 0.2, 0.15), "the child got {tight_share:.3} of a CPU, limit 0.2");
     check!(near(total_share, 0.5, 0.1), "the parent got {total_share:.3} of a CPU, limit 0.5");
-    Ok(format!("child {tight_share:.3} of 0.2, parent {total_share:.3} of 0.5"))
+    let (limited, rest) = (share(&beside[..4], seconds_beside), share(&beside[4..], seconds_beside));
+    check!(near(limited, 0.5, 0.1), "beside loops of others the parent got {limited:.3} of a CPU, limit 0.5");
+    let left = cpus() as f64 - 0.5;
+    check!(near(rest, left, 0.1), "the others got {rest:.3} of the {left:.1} CPUs that are left");
+    Ok(format!(
+        "child {tight_share:.3} of 0.2, parent {total_share:.3} of 0.5; beside others {limited:.3}, and these {rest:.3}"
+    ))
 }
 
 /// Somebody who changes the quota of a cgroup of their own a thousand times a second puts off nobody's refill.
