@@ -3,9 +3,10 @@
 //! The machines' clocks count instructions, so that the host's load cannot disturb them. `--nocapture` shows what each
 //! check found, and how many of the host's seconds it took.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use steward_machine::{GuestFile, MachineConfig, build_directory, run};
+use steward_machine::{GuestFile, MachineConfig, build_directory, repository, run};
 
 /// Runs the checks for that many CPUs, or those of these names, and fails with the lines of those that failed, or when
 /// fewer than `least` passed. An instruction takes 2 to the power of `icount_shift` ns.
@@ -17,7 +18,14 @@ fn run_checks(cpus: u32, icount_shift: u8, names: &str, least: usize) {
         timeout_host: Duration::from_secs(1800),
         ..MachineConfig::default()
     };
-    let files = [GuestFile::from_host(program, "/usr/bin/checks").expect("make test-kernel built it")];
+    let timed_disk = repository().join("lab/machine/timed-disk.sh");
+    let files = [
+        (program.as_path(), "/usr/bin/checks"),
+        (&timed_disk, "/lab/timed-disk.sh"),
+        (Path::new("/usr/sbin/mke2fs"), "/lab/bin/mke2fs"),
+    ];
+    let files = files
+        .map(|(host, guest)| GuestFile::from_host(host, guest).expect("made by `make test-kernel` or there"));
     let script = format!("exec checks {names} >/run/lab/results 2>&1");
     let command = ["/bin/sh", "-c", &script].map(String::from);
     let (mut lines, mut since) = (Vec::new(), Instant::now());
@@ -36,13 +44,13 @@ fn run_checks(cpus: u32, icount_shift: u8, names: &str, least: usize) {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn shares_reservations_and_load_control_hold_on_one_cpu() {
-    run_checks(1, 3, "", 47);
+    run_checks(1, 3, "", 48);
 }
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn pinned_tasks_hotplug_and_affinity_hold_on_two_cpus() {
-    run_checks(2, 3, "", 21);
+    run_checks(2, 3, "", 22);
 }
 
 /// For longer than the kernel lets a scheduler keep its watchdog waiting.

@@ -19,11 +19,14 @@ use crate::{Outcome, check, domains, stay_ahead};
 
 /// How long anybody may wait for a lock of a directory in which the tasks of a held domain work.
 const LONGEST_MS: f64 = 100.0;
+/// And how long until a file of theirs is on the disk, where a commit of the journal may have begun before it.
+const LONGEST_SAVE_MS: f64 = 200.0;
 
 /// A directory in which programs create and rename files all the time, and somebody who does the same ahead of
 /// everybody and notes how long each change takes: as long as whoever has the directory's lock keeps it.
 struct Neighbour {
     directory: PathBuf,
+    change: fn(&Path),
     stop: Arc<AtomicBool>,
     longest_ns: Arc<AtomicU64>,
     changes: Arc<AtomicU64>,
@@ -35,7 +38,7 @@ impl Neighbour {
         let directory = PathBuf::from("/dev/shm/shared");
         fs::create_dir_all(&directory).expect("the directory is made");
         let (stop, longest_ns, changes) = <(Arc<AtomicBool>, Arc<AtomicU64>, Arc<AtomicU64>)>::default();
-        Neighbour { directory, stop, longest_ns, changes, worker: None }
+        Neighbour { directory, change: move_once, stop, longest_ns, changes, worker: None }
     }
 
     /// Programs of the group that work in the directory.
@@ -49,12 +52,12 @@ impl Neighbour {
 
     fn begin(&mut self) {
         let (stop, longest_ns, changes) = (self.stop.clone(), self.longest_ns.clone(), self.changes.clone());
-        let file = self.directory.join("ours");
+        let (file, change) = (self.directory.join("ours"), self.change);
         self.worker = Some(std::thread::spawn(move || {
             stay_ahead();
             while !stop.load(Ordering::Relaxed) {
                 let begin = Instant::now();
-                move_once(&file);
+                change(&file);
                 longest_ns.fetch_max(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
                 changes.fetch_add(1, Ordering::Relaxed);
                 sleep(Duration::from_millis(3));
@@ -175,6 +178,84 @@ fn readable(descriptor: Option<RawFd>) -> bool {
     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure, and the descriptor is the scheduler's.
     unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+}
+
+/// The same on a disk, with something in the file, which is there when the call returns.
+pub fn save_once(file: &Path) {
+    let moved = file.with_extension("moved");
+    let written = fs::File::create(file).and_then(|mut open| {
+        std::io::Write::write_all(&mut open, &[1; 16 << 10])?;
+        fs::rename(file, &moved)?;
+        open.sync_all()
+    });
+    written.expect("there is room on the disk");
+    let _ = fs::remove_file(&moved);
+}
+
+/// A file system with a journal, on a disk whose speed is in the machine's own time. It stays for other checks.
+fn timed_disk() -> Result<PathBuf, String> {
+    let mounted = PathBuf::from("/timed");
+    if !mounted.exists() {
+        let made = std::process::Command::new("sh").args(["/lab/timed-disk.sh", "ssd", "64", "0"]).status();
+        check!(
+            made.as_ref().is_ok_and(|status| status.success()),
+            "/lab/timed-disk.sh makes no disk: {made:?}"
+        );
+    }
+    Ok(mounted)
+}
+
+/// Writers of an ordinary user, which are suspended, without quota or behind others: root creates, writes, renames and
+/// has written out a file beside theirs. A transaction of the journal is written out only when nobody is in the middle
+/// of a change that belongs to it, and no other change begins until then.
+pub fn journal() -> Outcome {
+    const USER: u32 = 1000;
+    let directory = timed_disk()?;
+    std::os::unix::fs::chown(&directory, Some(USER), Some(USER)).map_err(|error| error.to_string())?;
+    let mut seen = Vec::new();
+    for how in ["suspended", "without quota", "behind"] {
+        let mut scheduler = shared()?;
+        let (writing, busy) = (Group::new("writing"), Group::new("busy"));
+        let mut neighbour = Neighbour { directory: directory.clone(), change: save_once, ..Neighbour::new() };
+        let start = |number: u32| {
+            let file = directory.join(format!("saved-{number}"));
+            Program::start_as(USER, &["save", &file.to_string_lossy()]).within(&writing)
+        };
+        let writers: Vec<Program> = (0..4).map(start).collect();
+        let beside = Program::on_each_cpu(&["pulse", "250", "50"], &busy);
+        neighbour.begin();
+        match how {
+            "suspended" => {
+                for _ in 0..4 {
+                    domains::suspend(&mut scheduler, &writing, true)?;
+                    sleep(Duration::from_millis(250));
+                    domains::suspend(&mut scheduler, &writing, false)?;
+                    sleep(Duration::from_millis(70));
+                }
+            }
+            "without quota" => {
+                let _ = fs::write(writing.0.join("cpu.max"), "5000 250000");
+                sleep(Duration::from_millis(1200));
+                let _ = fs::write(writing.0.join("cpu.max"), "max");
+            }
+            _ => {
+                let policy = DomainPolicy { priority: 0, ..DomainPolicy::default() };
+                domains::give(&mut scheduler, &writing, policy)?;
+                sleep(Duration::from_millis(1200));
+            }
+        }
+        drop(beside);
+        let (longest_ms, changes) = neighbour.end();
+        let reason = scheduler.exit_reason();
+        drop(writers);
+        drop((writing, busy));
+        drop(scheduler);
+        check!(reason.is_none(), "{how}: the scheduler left: {reason:?}");
+        check!(longest_ms < LONGEST_SAVE_MS, "{how}: a save took {longest_ms:.1} ms");
+        check!(changes > 20, "{how}: only {changes} files were saved");
+        seen.push(format!("{how}: longest of {changes} saves {longest_ms:.1} ms"));
+    }
+    Ok(seen.join("; "))
 }
 
 /// Priority 0 below a loop that rests now and then, so that it interrupts what works below at any moment.

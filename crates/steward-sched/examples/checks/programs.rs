@@ -62,6 +62,10 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
         "move" => loop {
             crate::holds::move_once(std::path::Path::new(&arguments[1]));
         },
+        // Does the same on a disk, with something in the file that is written out: save FILE.
+        "save" => loop {
+            crate::holds::save_once(std::path::Path::new(&arguments[1]));
+        },
         // Reads a gigabyte of zeros with each system call, for ever.
         "zeros" => read_zeros(),
         // So many threads that do: zeros-crowd COUNT.
@@ -342,6 +346,13 @@ impl Program {
     pub fn pin(self, cpu: usize) -> Self {
         pin(self.pid(), &[cpu]);
         self
+    }
+
+    /// Starts this program as another user's.
+    pub fn start_as(user: u32, arguments: &[&str]) -> Self {
+        let child = Command::new(own_path()).args(arguments).uid(user).gid(user).spawn();
+        sleep(Duration::from_millis(50));
+        Program(child.expect("the program starts"))
     }
 
     /// As many as there are CPUs, so that none of them is idle.
