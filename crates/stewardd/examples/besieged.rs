@@ -6,6 +6,9 @@
 //! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `churn`, `shows`, `removals`, `descriptors`,
 //! `clients`, in which seven users more do what user 1000 does, and `all-clients`, in which root does so too: the
 //! daemon then has more than 1,024 descriptors. `SCENARIO:METHOD` has user 1001 call another method than `ListSpecs`.
+//!
+//! `BESIEGED_ROUNDS` in the environment is by how many decisions `events` and `monitor` fill the history before, by
+//! twos; unless said as many as fit.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -140,7 +143,8 @@ fn fill_domain() -> anyhow::Result<Child> {
 }
 
 fn fill_history() -> anyhow::Result<()> {
-    fill_history_with(2100)
+    let rounds = std::env::var("BESIEGED_ROUNDS").ok().map_or(Ok(2100), |rounds| rounds.parse());
+    fill_history_with(rounds.context("BESIEGED_ROUNDS is no number")?)
 }
 
 fn fill_history_with(rounds: usize) -> anyhow::Result<()> {

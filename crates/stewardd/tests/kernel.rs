@@ -17,6 +17,9 @@ mod ages;
 #[path = "kernel/availability.rs"]
 mod availability;
 
+#[path = "kernel/besieged.rs"]
+mod besieged;
+
 #[path = "kernel/disk.rs"]
 mod disk;
 
@@ -34,7 +37,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use libsteward::api;
 use steward_core::quantity::parse_duration;
 use steward_machine::MachineConfig;
-use transcript::{Transcript, counted};
+use transcript::{Transcript, built, counted};
 
 /// One thing that has to hold: what it is called, and what panics when it does not.
 type Check<'made> = (&'static str, &'made dyn Fn());
@@ -393,7 +396,11 @@ fn who_reads_what_the_kernel_protects_does_not_wait_until_it_takes_the_scheduler
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_again() {
-    let told = Transcript::on(1, include_str!("kernel/authority.sh"));
+    let told = Transcript::with_files(
+        besieged::machine(),
+        vec![built("examples/besieged", "/usr/bin/besieged")],
+        include_str!("kernel/authority.sh"),
+    );
     check(&[
         ("nobody-else-reads-the-state-or-holds-its-lock", &|| {
             told.says("state", &["drwx------", "undo.journal.lock: Permission denied"]);
@@ -439,6 +446,9 @@ fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_a
         }),
         ("a-pid-given-out-again-has-nothing-of-before", &|| {
             told.says("pid-again", &["has 3ms/100ms", "the same pid", "is best-effort: it shares"]);
+        }),
+        ("who-means-ill-keeps-nobody-elses-call-waiting-and-the-daemon-small", &|| {
+            besieged::goal_is_kept(&told, &["forecasts", "events", "monitor", "files"]);
         }),
         ("a-stopped-daemon-leaves-the-default-scheduler", &|| {
             told.says("stopped", &["exit code 0", "disabled"]);

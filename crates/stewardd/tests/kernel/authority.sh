@@ -103,5 +103,14 @@ done
 start_daemon
 steward explain $again
 
+# A user who means ill in several ways, one after the other, while another one calls: examples/besieged.rs. The
+# history is as long as a test has time for, and there is room for 4,000 threads.
+section besieged
+ulimit -n 8192
+ulimit -u 16000
+echo 16000 >/proc/sys/kernel/threads-max
+export BESIEGED_ROUNDS=200
+besieged forecasts events monitor files
+
 section stopped
 stop_daemon

@@ -13,6 +13,11 @@ pub fn counted(memory_mib: u32) -> MachineConfig {
     MachineConfig { cpus: 1, memory_mib, icount_shift: Some(2), ..MachineConfig::default() }
 }
 
+/// A program of this build, and where it is in the machine.
+pub fn built(name: &str, guest: &str) -> GuestFile {
+    GuestFile::from_host(build_directory().join(name), guest).expect("make test-kernel built it")
+}
+
 /// What a script printed, by heading.
 pub struct Transcript(pub HashMap<String, Vec<String>>);
 
@@ -54,7 +59,7 @@ impl Transcript {
         let config = MachineConfig { timeout_host: Duration::from_secs(1800), ..config };
         let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/polkit/io.steward.policy");
         let policy = GuestFile::from_host(policy, "/io.steward.policy").expect("it is part of the source");
-        let built = [
+        let programs = [
             ("stewardd", "/usr/sbin/stewardd"),
             ("steward", "/usr/bin/steward"),
             ("null-scheduler", "/usr/bin/null-scheduler"),
@@ -67,10 +72,8 @@ impl Transcript {
             ("memory-hog", "/usr/bin/memory-hog"),
             ("onoff", "/usr/bin/onoff"),
         ]
-        .map(|(built, guest)| {
-            GuestFile::from_host(build_directory().join(built), guest).expect("make test-kernel built it")
-        });
-        let files: Vec<GuestFile> = built.into_iter().chain([policy]).chain(more).collect();
+        .map(|(name, guest)| built(name, guest));
+        let files: Vec<GuestFile> = programs.into_iter().chain([policy]).chain(more).collect();
         let script = format!("{}\n{script}", include_str!("prelude.sh"));
         let mut sections: HashMap<String, Vec<String>> = HashMap::new();
         let mut current = String::new();
