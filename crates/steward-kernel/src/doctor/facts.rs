@@ -199,8 +199,8 @@ impl<'a> Look<'a> {
 
     pub(super) fn facts(mut self) -> Facts {
         let release = self.proc("sys/kernel/osrelease").unwrap_or_default();
-        let (sched_ext, memory) = (self.sched_ext(), self.memory());
         let mut disks = self.disks();
+        let (sched_ext, memory) = (self.sched_ext(), self.memory(&disks));
         let listed = disks.iter().flat_map(|disk| &disk.elevators).map(String::as_str);
         let has_elevator = elevators::can_be_had(elevator::BY_CLASS, listed, self.roots);
         disks.iter_mut().for_each(|disk| disk.lacks_by_class = has_elevator == Some(false));
@@ -311,7 +311,7 @@ impl<'a> Look<'a> {
         Cgroup { controllers, version_1_controllers: version_1.collect() }
     }
 
-    fn memory(&mut self) -> Memory {
+    fn memory(&mut self, disks: &[Device]) -> Memory {
         let swap = swap::areas(self.roots).unwrap_or_else(|error| {
             self.not_seen.push(error.to_string());
             Vec::new()
@@ -322,10 +322,7 @@ impl<'a> Look<'a> {
                 .filter(|obstacle| *obstacle == NoPageAges::Denied)
                 .map(|obstacle| format!("whether page ages can be had: {}", obstacle.why())),
         );
-        let slow_disk = slow::disk(self.roots).unwrap_or_else(|error| {
-            self.not_seen.push(error.to_string());
-            None
-        });
+        let slow_disk = slow::disk(disks).map(str::to_owned);
         let is_seen = no_page_ages != Some(NoPageAges::Denied) || self.caller().uid == 0;
         let source = Choice::Auto.source(no_page_ages.is_none(), slow_disk.is_some());
         Memory {

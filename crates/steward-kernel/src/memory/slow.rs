@@ -1,4 +1,7 @@
 //! Whether it takes long to have back what was taken, and to take it.
+//!
+//! Disks are told with what is known of them beside what they say themselves (their calibration, and what the machine's
+//! owner says): many say that they rotate and do not.
 
 use std::collections::BTreeSet;
 
@@ -6,44 +9,32 @@ use steward_core::disk::device::Device;
 
 use super::swap::{self, SwapArea};
 use crate::disk::below::{DeviceOfFile, device_of_file, disks_below, name_of};
-use crate::disk::devices;
 use crate::error::KernelError;
 use crate::roots::Roots;
 
 /// A disk that rotates, by name, from which what was taken of somebody's memory may have to come back: from its swap or
 /// its files. `None` where there is none. Optical drives and floppies are none: nobody's memory is there.
-///
-/// # Errors
-/// [`KernelError::Read`] when the directory of disks cannot be read.
-pub fn disk(roots: &Roots) -> Result<Option<String>, KernelError> {
-    let disks = devices::list(roots)?;
+pub fn disk(disks: &[Device]) -> Option<&str> {
     let is_slow = |name: &str| !["sr", "fd"].iter().any(|prefix| name.starts_with(prefix));
-    let mut slow = disks.into_iter().filter(|disk| disk.rotational && !disk.stands_for_others);
-    Ok(slow.find(|disk| is_slow(&disk.name)).map(|disk| disk.name))
+    let mut slow = disks.iter().filter(|disk| disk.rotates() && !disk.stands_for_others);
+    slow.find(|disk| is_slow(&disk.name)).map(|disk| disk.name.as_str())
 }
 
-/// Whether what is swapped out now goes to a disk that rotates.
+/// Those of these disks that rotate and to which what is swapped out now goes, by name.
 ///
 /// # Errors
 /// [`KernelError::Read`] or [`KernelError::Parse`] naming what cannot be read.
-pub fn swap_rotates(roots: &Roots) -> Result<bool, KernelError> {
-    Ok(!swap_disks(roots)?.is_empty())
-}
-
-/// The disks that rotate to which what is swapped out now goes, by name.
-///
-/// # Errors
-/// [`KernelError::Read`] or [`KernelError::Parse`] naming what cannot be read.
-pub fn swap_disks(roots: &Roots) -> Result<BTreeSet<String>, KernelError> {
-    rotating(&swap::areas(roots)?, roots, device_of_file)
+pub fn swap_disks(disks: &[Device], roots: &Roots) -> Result<BTreeSet<String>, KernelError> {
+    Ok(rotating(disks, &swap::areas(roots)?, roots, device_of_file))
 }
 
 /// Of the areas with room those that are filled first decide.
 fn rotating(
+    disks: &[Device],
     areas: &[SwapArea],
     roots: &Roots,
     device_of_file: DeviceOfFile,
-) -> Result<BTreeSet<String>, KernelError> {
+) -> BTreeSet<String> {
     let with_room = || areas.iter().filter(|area| area.used_bytes < area.size_bytes);
     let first = with_room().map(|area| area.priority).max();
     let filled_now = with_room().filter(|area| Some(area.priority) == first);
@@ -55,18 +46,18 @@ fn rotating(
     };
     let below: Vec<String> =
         filled_now.filter_map(device).flat_map(|name| disks_below(&name, roots, device_of_file)).collect();
-    if below.is_empty() {
-        return Ok(BTreeSet::new());
-    }
-    let is_such = |disk: &Device| disk.rotational && below.contains(&disk.name);
-    Ok(devices::list(roots)?.into_iter().filter(is_such).map(|disk| disk.name).collect())
+    let is_such = |disk: &&Device| disk.rotates() && below.contains(&disk.name);
+    disks.iter().filter(is_such).map(|disk| disk.name.clone()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    use steward_core::disk::config::Order;
+
     use super::*;
+    use crate::disk::devices;
     use crate::roots::with_files;
 
     #[test]
@@ -105,10 +96,19 @@ mod tests {
             (vec![area("/swap", "file", 0, -2)], true),
             (vec![area("/elsewhere", "file", 0, -2)], false),
         ] {
-            let disks = rotating(&areas, &roots, on_the_disk).expect("readable");
+            let listed = devices::list(&roots).expect("readable");
+            let disks = rotating(&listed, &areas, &roots, on_the_disk);
             let expected: Vec<&str> = expected.then_some("sda").into_iter().collect();
             assert!(disks.iter().eq(&expected), "{areas:?}: {disks:?}");
         }
+        // What their owner says counts more than what they say.
+        let said = |name: &str, order| {
+            let mut listed = devices::list(&roots).expect("readable");
+            listed.iter_mut().filter(|disk| disk.name == name).for_each(|disk| disk.order = order);
+            rotating(&listed, &[disk(0, 5), flash(0, 5)], &roots, on_the_disk).into_iter().collect::<Vec<_>>()
+        };
+        assert!(said("sda", Order::Charge).is_empty());
+        assert_eq!(said("nvme0n1", Order::Elevator), ["nvme0n1", "sda"]);
     }
 
     #[test]
@@ -126,9 +126,11 @@ mod tests {
             let files: Vec<(&str, &str)> =
                 files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
             let (_keep, roots) = with_files(&files);
-            assert_eq!(disk(&roots).expect("readable"), found);
+            let mut disks = devices::list(&roots).expect("readable");
+            assert_eq!(disk(&disks), found.as_deref());
+            disks.iter_mut().filter(|disk| disk.name == "sda").for_each(|disk| disk.order = Order::Charge);
+            assert_eq!(disk(&disks), None, "its owner says otherwise");
         }
-        let (_keep, roots) = with_files(&[("proc/meminfo", "")]);
-        assert_eq!(disk(&roots).expect("no disks at all"), None);
+        assert_eq!(disk(&[]), None, "no disks at all");
     }
 }

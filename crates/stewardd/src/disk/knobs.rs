@@ -275,11 +275,8 @@ impl Work<'_> {
 
     /// The disks, with what is known of them; `None` where they cannot be read, which is a fault.
     fn devices(&mut self, known: &Known) -> Option<Vec<Device>> {
-        match devices::list(self.roots) {
-            Ok(mut devices) => {
-                known.tell(&mut devices);
-                Some(devices)
-            }
+        match known.devices(self.roots) {
+            Ok(devices) => Some(devices),
             Err(error) => {
                 self.faults.push(error.to_string());
                 None

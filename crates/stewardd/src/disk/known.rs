@@ -3,6 +3,8 @@
 use steward_core::disk::config::Config;
 use steward_core::disk::device::Device;
 use steward_kernel::disk::calibrations::Calibrations;
+use steward_kernel::disk::devices;
+use steward_kernel::{KernelError, Roots};
 
 /// What is known of disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,16 @@ pub struct Known {
 }
 
 impl Known {
+    /// The machine's disks, with what is known of them.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub(crate) fn devices(&self, roots: &Roots) -> Result<Vec<Device>, KernelError> {
+        let mut devices = devices::list(roots)?;
+        self.tell(&mut devices);
+        Ok(devices)
+    }
+
     /// Has disks say it.
     pub fn tell(&self, devices: &mut [Device]) {
         self.calibrations.tell(devices);

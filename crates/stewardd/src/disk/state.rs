@@ -114,13 +114,18 @@ impl Disk {
     pub(crate) fn set_known(&mut self, (calibrations, lost): (Calibrations, Option<String>), config: Config) {
         self.lost_calibrations = lost;
         self.known = Known { calibrations, config };
+        self.swap_disks = None;
         self.look_soon();
+    }
+
+    /// What is known of disks.
+    pub(crate) fn known(&self) -> &Known {
+        &self.known
     }
 
     /// The machine's disks, with what is known of them.
     pub(crate) fn devices(&self, roots: &Roots) -> Vec<Device> {
-        let mut devices = devices::list(roots).unwrap_or_default();
-        self.known.tell(&mut devices);
+        let mut devices = self.known.devices(roots).unwrap_or_default();
         let lacks = *self.lacks_by_class.get_or_init(|| {
             let listed = devices.iter().flat_map(|device| &device.elevators).map(String::as_str);
             elevators::can_be_had(elevator::BY_CLASS, listed, roots) == Some(false)
@@ -164,11 +169,10 @@ impl Disk {
 
     /// The disks that rotate to which what is swapped out goes. Where that cannot be read, none.
     pub(super) fn swap_disks(&mut self, now_ns: u64, roots: &Roots) -> BTreeSet<String> {
-        let known = self.swap_disks.take().filter(|(at_ns, _)| now_ns.saturating_sub(*at_ns) < SWAP_EVERY_NS);
-        let (_, disks) = self
-            .swap_disks
-            .insert(known.unwrap_or_else(|| (now_ns, slow::swap_disks(roots).unwrap_or_default())));
-        disks.clone()
+        let last = self.swap_disks.take().filter(|(at_ns, _)| now_ns.saturating_sub(*at_ns) < SWAP_EVERY_NS);
+        let find = || self.known.devices(roots).and_then(|devices| slow::swap_disks(&devices, roots));
+        let found = last.unwrap_or_else(|| (now_ns, find().unwrap_or_default()));
+        self.swap_disks.insert(found).1.clone()
     }
 
     /// Specifications may say something else by now.

@@ -506,7 +506,13 @@ impl Turns {
     /// Whether what is swapped out goes to a disk that rotates. Where that cannot be read, nothing says so.
     fn swap_rotates(&mut self, now_ns: u64) -> bool {
         let known = self.swap_rotates.filter(|(at_ns, _)| now_ns.saturating_sub(*at_ns) < SWAP_ASKED_NS);
-        let asked = known.unwrap_or_else(|| (now_ns, slow::swap_rotates(&self.roots).unwrap_or(false)));
+        let ask = || {
+            let orders = Arc::clone(&self.shared.lock().orders);
+            let rotating =
+                orders.disks.devices(&self.roots).and_then(|disks| slow::swap_disks(&disks, &self.roots));
+            rotating.is_ok_and(|disks| !disks.is_empty())
+        };
+        let asked = known.unwrap_or_else(|| (now_ns, ask()));
         self.swap_rotates = Some(asked);
         asked.1
     }

@@ -119,12 +119,14 @@ impl Daemon {
     fn order_memory(&mut self) -> Result<(), String> {
         let config = &self.settings.config.memory;
         let settings = Settings { reserve_bytes: config.reserve_bytes, reservable: config.reservable };
-        if self.memory.manager.given().are(self.domains.memory_orders(), &settings, config.ages) {
+        let disks = self.disk.known();
+        if self.memory.manager.given().are(self.domains.memory_orders(), &settings, config.ages, disks) {
             return Ok(());
         }
         let prefix = self.domains.names().prefix().to_owned();
         let domains = self.domains.memory_orders().map(|(path, ordered)| (path.to_owned(), ordered));
-        let orders = Orders { domains: domains.collect(), settings, used_from: config.ages, prefix };
+        let (domains, disks, used_from) = (domains.collect(), disks.clone(), config.ages);
+        let orders = Orders { domains, settings, used_from, disks, prefix };
         self.memory.manager.give(orders)
     }
 

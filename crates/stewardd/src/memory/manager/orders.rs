@@ -7,6 +7,8 @@ use steward_core::domain::{Settings, name};
 use steward_core::memory::manager;
 use steward_core::memory::source::Choice;
 
+use crate::disk::known::Known;
+
 /// What a domain was given, as far as its memory goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ordered {
@@ -62,6 +64,8 @@ pub(crate) struct Orders {
     pub(crate) settings: manager::Settings,
     /// By what it is to be known what protected domains use.
     pub(crate) used_from: Choice,
+    /// What is known of disks beside what they say themselves: whether they rotate.
+    pub(crate) disks: Known,
     /// What the names of cgroups that Steward makes at the top begin with.
     pub(crate) prefix: String,
 }
@@ -69,7 +73,13 @@ pub(crate) struct Orders {
 impl Default for Orders {
     fn default() -> Self {
         let settings = manager::Settings { reserve_bytes: 0, reservable: 1.0 };
-        Orders { domains: BTreeMap::new(), settings, used_from: Choice::default(), prefix: String::new() }
+        Orders {
+            domains: BTreeMap::new(),
+            settings,
+            used_from: Choice::default(),
+            disks: Known::default(),
+            prefix: String::new(),
+        }
     }
 }
 
@@ -85,9 +95,11 @@ impl Orders {
         domains: impl Iterator<Item = (&'path str, Ordered)>,
         settings: &manager::Settings,
         used_from: Choice,
+        disks: &Known,
     ) -> bool {
         self.settings == *settings
             && self.used_from == used_from
+            && self.disks == *disks
             && self.domains.iter().map(|(path, ordered)| (path.as_str(), *ordered)).eq(domains)
     }
 
@@ -130,6 +142,8 @@ impl Orders {
 
 #[cfg(test)]
 mod tests {
+    use steward_core::disk::config::{Config, Order};
+
     use super::*;
 
     #[test]
@@ -152,14 +166,18 @@ mod tests {
         let (one, other) = (Ordered::default(), Ordered { min_bytes: 1, ..Ordered::default() });
         let orders = Orders { domains: BTreeMap::from([("a".to_owned(), one)]), ..Orders::default() };
         let are = |domains: &[(&str, Ordered)], settings| {
-            orders.are(domains.iter().copied(), settings, Choice::Auto)
+            orders.are(domains.iter().copied(), settings, Choice::Auto, &Known::default())
         };
         assert!(are(&[("a", one)], &orders.settings));
         for domains in [&[][..], &[("a", other)], &[("b", one)], &[("a", one), ("b", one)]] {
             assert!(!are(domains, &orders.settings), "{domains:?}");
         }
         assert!(!are(&[("a", one)], &manager::Settings { reserve_bytes: 1, ..orders.settings }));
-        assert!(!orders.are([("a", one)].into_iter(), &orders.settings, Choice::None));
+        let same = || [("a", one)].into_iter();
+        assert!(!orders.are(same(), &orders.settings, Choice::None, &Known::default()));
+        let config = Config { order: Order::Keep, ..Config::default() };
+        let known = Known { config, ..Known::default() };
+        assert!(!orders.are(same(), &orders.settings, Choice::Auto, &known));
     }
 
     #[test]

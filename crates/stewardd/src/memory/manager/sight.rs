@@ -385,7 +385,7 @@ impl Sight {
             group.charged_bytes = *claimed_bytes;
         }
         let machine = machine_seen(&self.usage()?, &self.zones(now_ns)?);
-        self.uses.find_out(now_ns, orders.used_from, &self.roots);
+        self.uses.find_out(now_ns, orders.used_from, &orders.disks, &self.roots);
         let is_tried = self.source() == Source::RefaultsAndPressure;
         let (known, has_children) = (std::mem::take(&mut self.periods), self.has_children());
         self.uses.retain(|id| known.iter().any(|(known, _)| *known == id));

@@ -7,6 +7,8 @@ use steward_kernel::Roots;
 use steward_kernel::memory::ages;
 use steward_kernel::memory::slow;
 
+use crate::disk::known::Known;
+
 /// What the machine has is looked at so often, in nanoseconds: page ages can be turned off, and disks come.
 const ASKED_NS: u64 = 5_000_000_000;
 
@@ -47,7 +49,7 @@ impl Uses {
     }
 
     /// Finds out by what it can be known, where that may have changed.
-    pub(super) fn find_out(&mut self, now_ns: u64, choice: Choice, roots: &Roots) {
+    pub(super) fn find_out(&mut self, now_ns: u64, choice: Choice, disks: &Known, roots: &Roots) {
         let is_known = |(at_ns, of): (u64, Choice)| of == choice && now_ns.saturating_sub(at_ns) < ASKED_NS;
         if self.asked.is_some_and(is_known) {
             return;
@@ -55,7 +57,8 @@ impl Uses {
         let before = self.asked.replace((now_ns, choice));
         let has_ages = ages::obstacle(roots).is_none();
         // Where the disks cannot be seen, one of them may be slow.
-        let is_slow = !has_ages && slow::disk(roots).map_or(true, |disk| disk.is_some());
+        let is_any_slow = || disks.devices(roots).map_or(true, |disks| slow::disk(&disks).is_some());
+        let is_slow = !has_ages && is_any_slow();
         let source = choice.source(has_ages, is_slow);
         if source != self.source {
             // What was tried, and what that cost, was on another machine as it were.
