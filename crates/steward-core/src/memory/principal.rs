@@ -24,8 +24,6 @@ pub struct Principal {
     /// Of what is charged to it, pages of files that can be taken without waiting for a disk, in bytes; 0 where nobody
     /// has looked.
     pub clean_bytes: u64,
-    /// Of that, what it has used within the last moments, in bytes; 0 where nobody has looked.
-    pub active_bytes: u64,
     /// What it is promised, in bytes.
     pub min_bytes: u64,
     /// What cannot be taken from it now beside its minimum, in bytes: what it used within its protection period, or
@@ -52,7 +50,6 @@ impl Principal {
             borrowed_bytes: 0,
             lent_bytes: 0,
             clean_bytes: 0,
-            active_bytes: 0,
             min_bytes: 0,
             kept_bytes: 0,
             max_bytes: u64::MAX,

@@ -1,10 +1,12 @@
 //! From whom memory is taken when there is too little (Walfield, algorithm 1), and how much (section 4.5.1).
 //!
 //! From the top down: of the siblings of the lowest priority the one that claims most for its weight, until one is
-//! found that has nobody below it. What was used within the last moments does not count as claimed at first; where that
-//! leaves nobody, half of it does, and so on, so that a domain with a large working set is not taken from before one
-//! that merely has much. Nobody is taken from below its floor: its minimum, and what it used within its protection
-//! period; one who can give nothing is passed over, as are all below one whose floor is reached.
+//! found that has nobody below it. Nobody is taken from below its floor: its minimum, and what it used within its
+//! protection period; one who can give nothing is passed over, as are all below one whose floor is reached.
+//!
+//! The paper's working-set factor is left out: what was used within the last moments would not count as claimed at
+//! first. Then whoever has anything that is not used gives first, also below its part, so that busy siblings do not
+//! have what their weights say and what is told to be available cannot be had (docs/memory.md).
 //!
 //! Who is chosen depends on what they claim, pages of files among it that are charged to others; what is taken is of
 //! what is charged to them. So one who uses much of others' pays for it with memory of its own, as long as it has any:
@@ -168,38 +170,36 @@ impl<'principals> Taking<'principals> {
         for place in level {
             groups.entry(self.principals[*place].priority).or_default().push(*place);
         }
-        // With all of it counted as claimed, there is nothing more to be given up.
-        (0..u64::BITS)
-            .find_map(|shift| {
-                groups.values().find_map(|group| Some((self.of_group(group, shift)?, group, shift)))
-            })
-            .map(|(place, group, shift)| (place, self.excess_of(place, group, shift)))
+        groups.values().find_map(|group| {
+            let place = self.of_group(group)?;
+            Some((place, self.excess_of(place, group)))
+        })
     }
 
     /// Of one priority, who claims most for its weight; only those from whom something can be taken are asked.
-    fn of_group(&self, group: &[usize], shift: u32) -> Option<usize> {
-        let candidates = group.iter().copied().filter(|place| self.takeable_bytes[*place] > 0);
+    fn of_group(&self, group: &[usize]) -> Option<usize> {
+        let gives = |place: &usize| self.takeable_bytes[*place] > 0 && self.claimed_bytes[*place] > 0;
         let scaled = |place: usize, other: usize| {
-            u128::from(self.inactive_bytes(place, shift)) * u128::from(self.principals[other].weight.get())
+            u128::from(self.claimed_bytes[place]) * u128::from(self.principals[other].weight.get())
         };
-        let mut candidates = candidates.filter(|place| self.inactive_bytes(*place, shift) > 0);
+        let mut candidates = group.iter().copied().filter(gives);
         // The first of equals, so that the same observation has the same victims.
         let most = candidates
             .clone()
             .reduce(|one, other| if scaled(other, one) > scaled(one, other) { other } else { one })?;
-        let equals = candidates.clone().filter(|place| self.is_equal(*place, most, shift));
+        let equals = candidates.clone().filter(|place| self.is_equal(*place, most));
         let in_turn = candidates.find(|place| self.takes_turns(most) && self.goes_on(*place, group));
         // Where nobody has paid, the first of those that have most.
         in_turn.or_else(|| equals.min_by_key(|place| (self.paid_at[*place], *place != most)))
     }
 
     /// Whether one has as much for its weight as the one that has most, as far as it matters.
-    fn is_equal(&self, place: usize, most: usize, shift: u32) -> bool {
-        let most_bytes = self.inactive_bytes(most, shift);
+    fn is_equal(&self, place: usize, most: usize) -> bool {
+        let most_bytes = self.claimed_bytes[most];
         let takes_turns = self.takes_turns(most) && self.takes_turns(place);
         let apart_bytes = if takes_turns { most_bytes / EQUAL_PART } else { PIECE_MIN_BYTES };
         let weight = |place: usize| u128::from(self.principals[place].weight.get());
-        let nearly_bytes = self.inactive_bytes(place, shift).saturating_add(apart_bytes);
+        let nearly_bytes = self.claimed_bytes[place].saturating_add(apart_bytes);
         place == most || u128::from(nearly_bytes) * weight(most) > u128::from(most_bytes) * weight(place)
     }
 
@@ -214,17 +214,11 @@ impl<'principals> Taking<'principals> {
             && self.claimed_bytes[place] > self.part_bytes(place, group) / TURN_PART
     }
 
-    /// What it claims, without what of it counts as active.
-    fn inactive_bytes(&self, place: usize, shift: u32) -> u64 {
-        self.claimed_bytes[place].saturating_sub(self.principals[place].active_bytes >> shift)
-    }
-
-    /// What it has more than its part of what its group has, or than a turn leaves it; no more than is inactive.
-    fn excess_of(&self, place: usize, group: &[usize], shift: u32) -> u64 {
+    /// What it has more than its part of what its group has, or than a turn leaves it.
+    fn excess_of(&self, place: usize, group: &[usize]) -> u64 {
         let part_bytes = self.part_bytes(place, group);
         let left_bytes = if self.goes_on(place, group) { part_bytes / TURN_PART } else { part_bytes };
-        let excess_bytes = self.claimed_bytes[place].saturating_sub(left_bytes);
-        excess_bytes.min(self.inactive_bytes(place, shift))
+        self.claimed_bytes[place].saturating_sub(left_bytes)
     }
 
     /// Its part of what its group has, in bytes.
