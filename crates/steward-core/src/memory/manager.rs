@@ -382,7 +382,8 @@ impl Machine {
         // As if the files were what is kept: of the rest no more can be taken than there is room for in the swap.
         of_files = of_files.min(room_bytes);
         of_own = of_own.min(room_bytes - of_files);
-        for (place, beside_bytes) in promised_beside(domains, all_fit) {
+        let used_of_promise = |one: &Principal| one.min_bytes.min(one.charged_bytes());
+        for (place, beside_bytes) in promised_beside(domains, all_fit, used_of_promise) {
             let file_bytes = domains[place].principal.clean_bytes.min(beside_bytes);
             of_files = of_files.saturating_add(file_bytes);
             of_own = of_own.saturating_add(beside_bytes - file_bytes);
@@ -395,15 +396,19 @@ impl Machine {
 }
 
 /// Of those at the top, by place: what the kernel is told for them and all below them beside what these keep because
-/// they are protected, in bytes. A promise covers what is kept of the same domain and of those below it, as far as
-/// nobody is demoted.
-fn promised_beside(domains: &[Seen], all_fit: bool) -> Vec<(usize, u64)> {
+/// they are protected, in bytes, where so much of each one's promise counts. A promise covers what is kept of the same
+/// domain and of those below it, as far as nobody is demoted.
+fn promised_beside(
+    domains: &[Seen],
+    all_fit: bool,
+    promised_bytes: impl Fn(&Principal) -> u64,
+) -> Vec<(usize, u64)> {
     let mut told_bytes: Vec<u64> = Vec::with_capacity(domains.len());
     let mut kept_bytes: Vec<u64> = Vec::with_capacity(domains.len());
     for seen in domains {
         let kept = seen.wanting().filter(|_| all_fit).map_or(0, |wanting| wanting.used_bytes);
         kept_bytes.push(kept);
-        told_bytes.push(seen.principal.min_bytes.min(seen.principal.charged_bytes()));
+        told_bytes.push(promised_bytes(&seen.principal));
     }
     let mut below = vec![(0_u64, 0_u64); domains.len()];
     let mut beside = Vec::new();
@@ -431,13 +436,8 @@ fn plan_bytes(machine: &Machine) -> u64 {
 /// What protected domains may keep together: what may be promised, without what is promised to others; and no more than
 /// what the kernel, the reserve and a part for everybody else leave.
 fn room_bytes(machine: &Machine, domains: &[Seen], settings: &Settings) -> u64 {
-    // What a protected one is promised covers what is kept of it.
-    let promised = |seen: &Seen| {
-        let used_bytes = seen.wanting().map_or(0, |wanting| wanting.used_bytes);
-        seen.principal.min_bytes.saturating_sub(used_bytes)
-    };
-    let at_top = domains.iter().filter(|seen| seen.principal.parent.is_none());
-    let promised_bytes = at_top.map(promised).fold(0, u64::saturating_add);
+    let promised = promised_beside(domains, true, |one| one.min_bytes);
+    let promised_bytes = promised.into_iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
     let reservable_bytes = (machine.total_bytes as f64 * settings.reservable) as u64;
     let left_bytes = machine
         .total_bytes

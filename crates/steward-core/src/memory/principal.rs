@@ -112,10 +112,16 @@ impl Family {
 }
 
 /// What each is promised, as the kernel holds it: no more than its maximum, and together with its siblings no more than
-/// the one above it, whose promise is divided in proportion where that is not enough for all. It depends on nothing
-/// that is used or free: more free memory lowers nobody's.
+/// the one above it. That is told as much as all below it are promised ([`super::limits`]), also where nobody promised
+/// anything to it, as to a slice of systemd's; but no more than its maximum, which is divided in proportion where it is
+/// not enough for all. It depends on nothing that is used or free: more free memory lowers nobody's.
 fn minima_in_force(principals: &[Principal], children: &[Vec<usize>]) -> Vec<u64> {
     let mut minima: Vec<u64> = principals.iter().map(|one| one.min_bytes.min(one.max_bytes)).collect();
+    // Children come after their parents.
+    for place in (0..principals.len()).rev() {
+        let below = children[place].iter().map(|child| minima[*child]).fold(0, u64::saturating_add);
+        minima[place] = minima[place].max(below).min(principals[place].max_bytes);
+    }
     for place in 0..principals.len() {
         let asked: u128 = children[place].iter().map(|child| u128::from(minima[*child])).sum();
         let has = minima[place];
@@ -155,18 +161,19 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_promised_to_children_than_to_the_one_above_them() {
+    fn no_more_is_promised_to_children_than_the_one_above_them_may_have_and_it_is_told_as_much_as_they_are() {
         let promised = |min_bytes, parent| Principal { min_bytes, parent, ..charged(0) };
-        let limited = Principal { max_bytes: 50, ..promised(80, None) };
+        let limited = |max_bytes, one| Principal { max_bytes, ..one };
         let all = [
-            promised(100, None),
+            limited(100, promised(80, None)),
             promised(150, Some(0)),
             promised(50, Some(0)),
             promised(10, Some(1)),
-            limited,
+            limited(50, promised(80, None)),
         ];
         assert_eq!(Family::of(&all).min_bytes, [100, 75, 25, 10, 50]);
-        let nothing_above = [promised(0, None), promised(10, Some(0))];
-        assert_eq!(Family::of(&nothing_above).min_bytes, [0, 0]);
+        // A slice of systemd's, above a scope that is promised something.
+        let nothing_above = [promised(0, None), promised(10, Some(0)), promised(5, Some(1))];
+        assert_eq!(Family::of(&nothing_above).min_bytes, [10, 10, 5]);
     }
 }

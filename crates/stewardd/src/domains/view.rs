@@ -1,6 +1,6 @@
 //! Domains as the API shows them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use libsteward::api::{self, ApiError};
@@ -19,7 +19,7 @@ use super::reading::Group;
 use crate::domains::cgroups::Cgroups;
 use crate::memory::activity::Known;
 use crate::memory::looks::Amounts;
-use crate::memory::usage::{Usage, User, divide, rest_of, shown};
+use crate::memory::usage::{Usage, User, divide, is_rest, rest_of, shown};
 use crate::server::sight::Whose;
 use crate::turn::clock::now_ns;
 
@@ -171,6 +171,7 @@ impl Domains {
                 has_children[parent] = true;
             }
         }
+        let left = self.cgroups().ok().map(|cgroups| self.left_to_others(cgroups));
         let mut users: Vec<User<'_>> = Vec::new();
         let mut user_of: Vec<Option<usize>> = Vec::with_capacity(groups.len());
         for (index, group) in groups.iter().enumerate() {
@@ -180,6 +181,7 @@ impl Domains {
                 parent: group.parent.and_then(|parent| user_of[parent]),
                 node: &nodes[place_of[index]].1,
                 used,
+                left_bytes: left.as_ref().map_or(0, |left| left(&group.about.path, used.used_bytes)),
             });
             user_of.push(user.is_some().then_some(users.len()));
             users.extend(user);
@@ -231,7 +233,7 @@ impl Domains {
         if !path.is_empty() {
             tree.remove_below(path);
         }
-        beside.memory = Usage::of(cgroups, &tree, &self.cared).show(cgroups, path, &self.cared);
+        beside.memory = self.usage_of_memory(cgroups, &tree).show(cgroups, path, &self.cared);
         Some(self.show(&cgroup, beside, records))
     }
 
@@ -241,7 +243,32 @@ impl Domains {
     /// [`ApiError::MechanismFailed`] when there are no domains on this machine.
     pub(crate) fn memory_usage_below(&self, path: &str) -> Result<Usage, ApiError> {
         let cgroups = self.cgroups()?;
-        Ok(Usage::of(cgroups, &self.tree_around(cgroups, path), &self.cared))
+        Ok(self.usage_of_memory(cgroups, &self.tree_around(cgroups, path)))
+    }
+
+    fn usage_of_memory(&self, cgroups: &dyn Cgroups, tree: &Tree) -> Usage {
+        Usage::of(cgroups, tree, &self.cared, &self.left_to_others(cgroups))
+    }
+
+    /// What of the memory that a cgroup uses the kernel leaves to it though it is not Steward's, in bytes: by the word
+    /// of its manager, which counts in full at the top alone, or because a scope below it is promised memory.
+    fn left_to_others<'a>(&'a self, cgroups: &'a dyn Cgroups) -> impl Fn(&str, u64) -> u64 + 'a {
+        let scopes = self.held.values().filter(|held| held.scope);
+        let above = scopes.flat_map(|held| {
+            std::iter::successors(name::parent_of(&held.path), |path| name::parent_of(path))
+        });
+        let above: BTreeSet<&str> = above.collect();
+        let is_made =
+            |path: &str| self.held.get(name::domain_of(path)).is_some_and(|held| held.made || held.scope);
+        move |path, used_bytes| {
+            let counts = name::parent_of(path) == Some("") || above.contains(path);
+            if !counts || is_rest(path) || is_made(path) {
+                return 0;
+            }
+            // Without a bound it is all.
+            let bounds = cgroups.memory_bounds(path);
+            bounds.map_or(0, |(min_bytes, _)| min_bytes.unwrap_or(u64::MAX).min(used_bytes))
+        }
     }
 
     /// A domain with its children, its siblings and those of everybody above it: what it is guaranteed, and what it

@@ -28,8 +28,8 @@ pub(crate) struct Usage {
 
 impl Usage {
     /// Reads what the domains of a tree use, wherever somebody counts it, and divides what there is. `cared` says what
-    /// the memory loop keeps of them.
-    pub(crate) fn of(cgroups: &dyn Cgroups, tree: &Tree, cared: &Cared) -> Self {
+    /// the memory loop keeps of them, and `left` what the kernel leaves to others' cgroups.
+    pub(crate) fn of(cgroups: &dyn Cgroups, tree: &Tree, cared: &Cared, left: Left<'_>) -> Self {
         let read = |path: &String| Some((path.clone(), cgroups.memory_use(path)?));
         let (rests, paths): (Vec<&String>, Vec<&String>) =
             tree.iter().map(|(path, _)| path).filter(|path| !path.is_empty()).partition(|path| is_rest(path));
@@ -44,7 +44,7 @@ impl Usage {
         }
         // Where it cannot be read, nothing is known to be free.
         let machine = cgroups.machine_memory().unwrap_or_default();
-        let amounts = divide_of_tree(tree, &used, &machine, cared);
+        let amounts = divide_of_tree(tree, &used, &machine, cared, left);
         Usage { used, amounts }
     }
 
@@ -61,12 +61,17 @@ impl Usage {
     }
 }
 
+/// What of the memory that a cgroup uses the kernel leaves to it though it is not Steward's, in bytes, by its path and
+/// what it uses.
+pub(crate) type Left<'a> = &'a dyn Fn(&str, u64) -> u64;
+
 /// Stands in a tree for those directly below a cgroup that are not in it one by one: no cgroup has such a path.
 pub(crate) fn rest_of(above: &str) -> String {
     format!("{above}/")
 }
 
-fn is_rest(path: &str) -> bool {
+/// Whether it is what stands for those.
+pub(crate) fn is_rest(path: &str) -> bool {
     path.ends_with('/')
 }
 
@@ -119,6 +124,7 @@ fn divide_of_tree(
     used: &BTreeMap<String, MemoryUse>,
     machine: &Machine,
     cared: &Cared,
+    left: Left<'_>,
 ) -> BTreeMap<String, Amounts> {
     let places: BTreeMap<&str, usize> = used.keys().map(String::as_str).zip(0..).collect();
     let default = Node::default();
@@ -127,6 +133,7 @@ fn divide_of_tree(
         parent: name::parent_of(path).and_then(|parent| places.get(parent)).copied(),
         node: tree.get(name::domain_of(path)).unwrap_or(&default),
         used,
+        left_bytes: left(path, used.used_bytes),
     };
     let users: Vec<User<'_>> = used.iter().map(|(path, used)| user((path.as_str(), used))).collect();
     let amounts = divide(&users, machine, cared);
@@ -142,13 +149,16 @@ pub(crate) struct User<'a> {
     /// The domain, or the one that the leaf is of.
     pub(crate) node: &'a Node,
     pub(crate) used: &'a MemoryUse,
+    /// What of that the kernel leaves to it beside what it is promised, in bytes.
+    pub(crate) left_bytes: u64,
 }
 
 /// What each of them uses and may use.
 pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Vec<Amounts> {
     let now_ns = now_ns();
     let principal = |user: &User<'_>| {
-        let User { path, parent, node, used } = *user;
+        let User { path, parent, node, used, left_bytes } = *user;
+        let standing = standing(node, path);
         let principal = Principal {
             parent,
             claimed_bytes: used.used_bytes,
@@ -156,7 +166,8 @@ pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Ve
             kept_bytes: cared.kept(path).unwrap_or(0).max(stays_bytes(used, machine)),
             max_bytes: used.max_bytes.unwrap_or(u64::MAX),
             adapts: cared.adapts(path, now_ns),
-            ..standing(node, path)
+            min_bytes: standing.min_bytes.max(left_bytes),
+            ..standing
         };
         cared.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal))
     };
@@ -250,7 +261,7 @@ mod tests {
         let used =
             BTreeMap::from([("steward.a".to_owned(), has), ("steward.b".to_owned(), MemoryUse::default())]);
         let tree = Tree::new(Names::default(), tree::Machine::default());
-        let amounts = divide_of_tree(&tree, &used, machine, cared)["steward.b"];
+        let amounts = divide_of_tree(&tree, &used, machine, cared, &|_, _| 0)["steward.b"];
         (amounts.available_bytes / MIB, amounts.at_once_bytes / MIB, amounts.time_to_free_ns / 1_000_000_000)
     }
 
@@ -268,6 +279,23 @@ mod tests {
         assert_eq!(of_second(used(400, 200, 0), &machine(), &adapting), (382, 364, 2));
         let kept_bytes = BTreeMap::from([("steward.a".to_owned(), 500 * MIB)]);
         assert_eq!(of_second(used(400, 200, 0), &machine(), &Cared { kept_bytes, ..cared }).0, 280);
+    }
+
+    #[test]
+    fn what_its_own_manager_has_the_kernel_leave_to_another_is_told_to_nobody() {
+        let used = BTreeMap::from([
+            ("system.slice".to_owned(), used(400, 200, 0)),
+            ("steward.b".to_owned(), used(0, 0, 0)),
+        ]);
+        let tree = Tree::new(Names::default(), tree::Machine::default());
+        let of_b = |left: Left<'_>| {
+            divide_of_tree(&tree, &used, &machine(), &Cared::default(), left)["steward.b"].available_bytes
+                / MIB
+        };
+        assert_eq!(of_b(&|_, _| 0), 390);
+        let of_slice =
+            |path: &str, used_bytes| if path == "system.slice" { used_bytes - 100 * MIB } else { 0 };
+        assert_eq!(of_b(&of_slice), 280, "100 of what it uses, and what nobody has");
     }
 
     #[test]
@@ -289,7 +317,7 @@ mod tests {
                 ("steward.b".to_owned(), used(100, 0, 0)),
             ]);
             let tree = Tree::new(Names::default(), tree::Machine::default());
-            divide_of_tree(&tree, &used, &machine(), cared)["steward.a"].available_bytes / MIB
+            divide_of_tree(&tree, &used, &machine(), cared, &|_, _| 0)["steward.a"].available_bytes / MIB
         };
         let before = of_first(200, &cared);
         cared.note_adapting("steward.b", now_ns(), 0);

@@ -155,6 +155,29 @@ proptest! {
     }
 
     #[test]
+    fn nobody_is_told_what_others_are_promised_and_use(principals in tree(), free_bytes in 0..1_u64 << 30) {
+        // With all below it, of what those use.
+        let mut promised_bytes = vec![0_u64; principals.len()];
+        for (place, one) in principals.iter().enumerate().rev() {
+            promised_bytes[place] = promised_bytes[place].max(one.min_bytes.min(one.claimed_bytes));
+            if let Some(parent) = one.parent {
+                promised_bytes[parent] += promised_bytes[place];
+            }
+        }
+        for (place, told) in available(&principals, &room(free_bytes)).iter().enumerate() {
+            let with_above: Vec<usize> =
+                std::iter::successors(Some(place), |place| principals[*place].parent).collect();
+            let beside = (0..principals.len()).filter(|at| {
+                let is_sibling = |one: &usize| principals[*one].parent == principals[*at].parent;
+                !with_above.contains(at) && with_above.iter().any(is_sibling)
+            });
+            let can = sum(beside.map(|at| principals[at].claimed_bytes - promised_bytes[at]));
+            let more_bytes = told.bytes.saturating_sub(principals[place].claimed_bytes);
+            prop_assert!(more_bytes <= free_bytes + can, "{place}: {told:?} of {free_bytes} and {can}");
+        }
+    }
+
+    #[test]
     fn what_is_told_to_be_there_at_once_is_free_or_clean_with_those_who_pay(
         principals in tree(), clean in prop::collection::vec(0..1_u64 << 26, 12), free_bytes in 0..1_u64 << 26,
     ) {

@@ -145,6 +145,8 @@ proptest! {
             prop_assert!(taken[place] == 0 || family.children[place].is_empty());
             let left = principal.claimed_bytes - with_below[place];
             prop_assert!(left >= principal.claimed_bytes.min(family.floor_bytes[place]), "{place}: {left}");
+            // Whatever those above it were promised.
+            prop_assert!(left >= principal.claimed_bytes.min(principal.min_bytes), "{place}: {left}");
         }
     }
 
