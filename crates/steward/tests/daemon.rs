@@ -267,6 +267,8 @@ fn a_name_is_a_domains_where_only_that_makes_sense() {
     text(&steward(&daemon, &["domain", "create", "steward-both", "--keep"]));
     assert!(text(&steward(&daemon, &["set", "steward-both", "--cpu", "1ms/30ms"])).starts_with("Process "));
     assert!(text(&steward(&daemon, &["set", "steward-both", "--cpu", "10%"])).starts_with("Domain "));
+    assert!(text(&steward(&daemon, &["set", "steward-both", "--memory-min", "4M"])).starts_with("Domain "));
+    assert!(text(&steward(&daemon, &["domain", "show", "steward-both"])).contains("4M"));
     assert!(text(&steward(&daemon, &["set", "steward-both", "--release"])).starts_with("Domain "));
     text(&steward(&daemon, &["domain", "remove", "steward-both"]));
     assert!(text(&steward(&daemon, &["set", "steward-both", "--release"])).starts_with("Process "));

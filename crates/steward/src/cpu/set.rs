@@ -1,4 +1,5 @@
-//! `steward set`: gives a running process or a domain CPU time, and a domain its part of the disk, or takes that away.
+//! `steward set`: gives a running process or a domain CPU time, and a domain memory and its part of the disk, or takes
+//! that away.
 
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use super::status::standing_name;
 use crate::arguments::{Promise, parse_promise};
 use crate::disk::arguments::DiskArguments;
 use crate::domain::arguments::{SettingArguments, Wanted};
+use crate::memory::arguments::MemoryArguments;
 use crate::who::{self, NoAnswer, Several, Who};
 use crate::{domain, output};
 
@@ -21,14 +23,16 @@ use crate::{domain, output};
 /// thread alone. Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for
 /// their own programs; everyone may release what is their own.
 ///
-/// A name is with C/T a process, with a fraction or what is about the disk a domain; with --release a domain, where
-/// there is one of that name. "default" takes back what is about the disk.
+/// A name is with C/T a process, with a fraction or what is about memory or the disk a domain; with --release a domain,
+/// where there is one of that name. "default" takes back what is about memory or the disk.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["cpu", "io", "io_fraction", "io_max", "release"])))]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(WHAT)))]
 #[command(after_help = "Examples:\n  \
         steward set 4321 --cpu 5ms/30ms\n  \
         steward set mplayer --release\n  \
         steward set batch --cpu 20%\n  \
+        steward set editor --memory-min 64M\n  \
+        steward set editor --protect=30min           what it uses stays in memory\n  \
         steward set batch --io background\n  \
         steward set batch --io-max 10M/s\n  \
         steward set batch --io-max default           as much as there can be again")]
@@ -48,36 +52,55 @@ pub struct SetArguments {
     #[arg(long, requires = "cpu")]
     pub irrevocable: bool,
     /// Make it best-effort.
-    #[arg(long, conflicts_with_all = ["cpu", "DiskArguments"])]
+    #[arg(long, conflicts_with_all = ["cpu", "MemoryArguments", "DiskArguments"])]
     pub release: bool,
     /// When there is no room, let it wait for some as best-effort instead of failing.
     #[arg(long, requires = "cpu")]
     pub best_effort_if_refused: bool,
+    /// What is asked of memory, for a domain.
+    #[command(flatten)]
+    pub memory: MemoryArguments<Wanted<i64>>,
     /// What is asked of the disk, for a domain.
     #[command(flatten)]
     pub disk: DiskArguments<Wanted<api::IoClass>, Wanted<f64>, Wanted<Limit>>,
 }
 
+/// What can be asked for; one of these must be.
+const WHAT: [&str; 8] =
+    ["cpu", "memory_min", "memory_max", "protect", "io", "io_fraction", "io_max", "release"];
+
 /// `steward set`.
 pub fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
+    let (is_about_memory, is_about_disk) = (arguments.memory.is_any(), arguments.disk.is_any());
+    if let Who::Number(pid) = &arguments.target
+        && is_about_memory
+    {
+        anyhow::bail!(
+            "a running process has no memory of its own that could be promised or limited: what it has is charged to its cgroup, with that of \
+             others in there. Start the program with steward run --memory-min, --memory-max or --protect; or give it a domain, in which what it \
+             uses from then on counts (steward domain create NAME --memory-min 64M, steward domain move {pid} NAME); or write memory_min, \
+             memory_max or protect into a specification of it, which gives it a domain of its own, also while it runs"
+        );
+    }
     let mut client = Client::connect(socket)?;
-    let is_about_disk = arguments.disk.is_any();
     let is_domain = match (&arguments.target, arguments.cpu) {
         (Who::Number(pid), _) if is_about_disk => anyhow::bail!(
             "a running process has no disk time of its own: give it a domain (steward domain create NAME --io background, steward \
              domain move {pid} NAME), or start the program with steward run --io background"
         ),
-        (Who::Name(name), Some(Promise::Reservation(_))) if is_about_disk => anyhow::bail!(
-            "{name} is a domain with --io, --io-fraction and --io-max, and a process with CPU time in every period: give a domain a fraction, as \
+        (Who::Name(name), Some(Promise::Reservation(_))) if is_about_disk || is_about_memory => {
+            anyhow::bail!(
+                "{name} is a domain with what is about memory or the disk, and a process with CPU time in every period: give a domain a fraction, as \
              in --cpu 20%"
-        ),
+            )
+        }
         (Who::Number(_), Some(Promise::Fraction(_))) => anyhow::bail!(
             "a process gets CPU time in every period, as in --cpu 5ms/30ms; a fraction is for a domain (steward domain \
              create NAME --cpu 20%, steward domain move PID NAME)"
         ),
         (Who::Number(_), _) | (Who::Name(_), Some(Promise::Reservation(_))) => false,
         (Who::Name(_), Some(Promise::Fraction(_))) => true,
-        (Who::Name(_), None) if is_about_disk => true,
+        (Who::Name(_), None) if is_about_disk || is_about_memory => true,
         (Who::Name(name), None) => domain::exists(&mut client, name)?,
     };
     match (&arguments.target, arguments.cpu) {
@@ -87,8 +110,8 @@ pub fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
                 Some(Promise::Reservation(_)) => None,
                 None => arguments.release.then_some(Wanted::Default),
             };
-            let disk = arguments.disk.clone();
-            let settings = SettingArguments { cpu, disk, ..SettingArguments::default() }.to_api();
+            let (memory, disk) = (arguments.memory.clone(), arguments.disk.clone());
+            let settings = SettingArguments { cpu, memory, disk, ..SettingArguments::default() }.to_api();
             domain::set_some(&mut client, name, settings).map_err(|error| hint_at_process(error, name))
         }
         (target, cpu) => {

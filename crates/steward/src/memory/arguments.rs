@@ -41,6 +41,13 @@ pub struct MemoryArguments<T: Amount> {
     pub protect: Option<T>,
 }
 
+impl<T: Amount> MemoryArguments<T> {
+    /// Whether anything is asked.
+    pub fn is_any(&self) -> bool {
+        self.memory_min.is_some() || self.memory_max.is_some() || self.protect.is_some()
+    }
+}
+
 impl<T: Amount> Default for MemoryArguments<T> {
     fn default() -> Self {
         Self { memory_min: None, memory_max: None, protect: None }
