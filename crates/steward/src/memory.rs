@@ -3,4 +3,5 @@
 pub mod activity;
 pub mod arguments;
 pub mod available;
+pub mod sim;
 pub mod status;

@@ -2,7 +2,7 @@
 //! memory than there is.
 
 use steward_core::memory::manager::{Manager, Settings};
-use steward_sim::memory::replay::Recording;
+use steward_sim::memory::replay::{Recording, Share};
 
 const MIB: u64 = 1 << 20;
 
@@ -53,6 +53,26 @@ fn with_other_settings_it_is_decided_otherwise() {
     };
     assert!(recording.looks.iter().zip(&narrow).filter(|both| is_demoted(*both)).count() > 20);
     assert!(!recording.looks.iter().zip(recording.looks.iter().map(|look| &look.decision)).any(is_demoted));
+}
+
+#[test]
+fn who_would_have_been_taken_from_and_could_have_used_how_much_is_told_for_any_settings() {
+    let recording = recorded();
+    let of_then: Vec<_> = recording.looks.iter().map(|look| look.decision.clone()).collect();
+    let then = recording.shares(&of_then);
+    assert!(then["steward.hog"].taken_bytes > MIB && then["steward.kept"].taken_bytes == 0, "{then:?}");
+    let narrow = Settings { reservable: 0.01, ..recording.looks[0].settings };
+    let other = recording.replay(&mut Manager::default(), Some(&narrow));
+    let other = recording.shares(&other);
+    let (before, after) = (then["steward.kept"], other["steward.kept"]);
+    assert!(before.demoted_looks == 0 && after.demoted_looks > 20, "{before:?} {after:?}");
+    // With more kept free, more is taken and less can be used.
+    let reserve_bytes = recording.looks[0].settings.reserve_bytes + 100 * MIB;
+    let more = Settings { reserve_bytes, ..recording.looks[0].settings };
+    let more = recording.replay(&mut Manager::default(), Some(&more));
+    let (before, after) = (then["steward.hog"], recording.shares(&more)["steward.hog"]);
+    assert!(after.taken_bytes > 2 * before.taken_bytes, "{before:?} {after:?}");
+    assert!(after.least_available_bytes < before.least_available_bytes, "{before:?} {after:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use steward_sim::cpu::recording::Recording;
 use steward_sim::{Machine, Outcome, ScenarioFile};
 
 use crate::arguments::{JsonFlag, parse_reservation};
+use crate::memory;
 use crate::output::{print, print_json};
 
 /// Run a scenario or a recording in the simulator
@@ -24,13 +25,14 @@ use crate::output::{print, print_json};
 #[command(after_help = "Examples:\n  \
         steward sim lab/sim/sleeper.toml\n  \
         steward sim lab/sim/sleeper.toml --order wrr --set task.onoff.count=8 --json\n  \
-        steward sim --replay busy.jsonl --spec mplayer=5ms/30ms --cpus 1")]
+        steward sim --replay busy.jsonl --spec mplayer=5ms/30ms --cpus 1\n  \
+        steward sim --replay memory.jsonl --set memory.reserve=64M")]
 pub struct SimArguments {
     /// The scenario.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// A recording to run in place of a scenario.
-    #[arg(long, value_name = "FILE", conflicts_with = "set")]
+    /// A recording to run in place of a scenario: of steward record, or of memory (stewardd --record-memory).
+    #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
     /// Reserves CPU time for each recorded thread of this name; may be repeated.
     #[arg(long, value_name = "NAME=C/T", requires = "replay", value_parser = parse_named_reservation)]
@@ -90,6 +92,19 @@ struct Report {
 
 /// Runs what the arguments ask for.
 pub fn sim(arguments: &SimArguments) -> anyhow::Result<()> {
+    if let Some(path) = arguments.replay.as_deref().filter(|path| memory::sim::is_recording(path)) {
+        if arguments.order.is_some() || arguments.cpus.is_some() || !arguments.spec.is_empty() {
+            anyhow::bail!(
+                "{} is a recording of memory: --order, --cpus and --spec are about CPUs",
+                path.display()
+            );
+        }
+        let report = memory::sim::replay(path, &arguments.set)?;
+        return if arguments.output.json { print_json(&report) } else { print(&memory::sim::text(&report)?) };
+    }
+    if arguments.replay.is_some() && !arguments.set.is_empty() {
+        anyhow::bail!("--set is for scenarios, and for recordings of memory; give --order, --cpus or --spec");
+    }
     let report = match (&arguments.file, &arguments.replay) {
         (Some(path), _) => run_file(path, &arguments.settings())?,
         (None, Some(path)) => replay(path, arguments)?,
