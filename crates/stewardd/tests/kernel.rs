@@ -26,6 +26,9 @@ mod disk;
 #[path = "kernel/faults.rs"]
 mod faults;
 
+#[path = "kernel/fits.rs"]
+mod fits;
+
 #[path = "kernel/systemd.rs"]
 mod systemd;
 
