@@ -3,8 +3,8 @@
 use libsteward::api;
 use steward_machine::MachineConfig;
 
-use crate::check;
 use crate::transcript::{Transcript, counted};
+use crate::{check, figure};
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
@@ -45,6 +45,25 @@ fn a_protected_domain_that_stood_still_is_told_with_the_name_of_who_took_memory_
                 &["The promise of memory to editor was broken", "hog took the most memory then"],
             );
         }),
+        ("who-takes-memory-faster-than-it-is-freed-is-held-back-and-goes-on", &|| {
+            let writers = told.text("writers");
+            println!("{writers}");
+            let (_, taker) = writers.split_once("\ntaker:").expect("a line of its own");
+            let (taker, burst) = taker.split_once("\nburst:").expect("a line of its own");
+            assert!(taker.contains("because they took memory faster than"), "{writers}");
+            assert!(!burst.contains("held back"), "{writers}");
+            assert!(figure(&writers, "written ") >= 2, "who changes files goes on: {writers}");
+        }),
+        (
+            "meanwhile-a-protected-program-takes-memory-in-bursts-without-taking-it-from-others-itself",
+            &|| {
+                let writers = told.text("writers");
+                assert!(figure(&writers, "bursts ") >= 10, "{writers}");
+                assert_eq!(figure(&writers, "scanned directly "), 0, "{writers}");
+                assert_eq!(figure(&writers, "stood still us "), 0, "{writers}");
+                assert_eq!(figure(&writers, "swapped "), 0, "{writers}");
+            },
+        ),
         ("a-domain-is-explained", &|| {
             let phrases =
                 ["editor uses", "It is protected, and keeps what it used in the last 60s", "hog uses"];

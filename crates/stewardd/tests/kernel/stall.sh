@@ -55,6 +55,40 @@ section explain
 steward explain --domain editor
 steward explain --domain hog
 kill $hog
+
+section writers
+# One that takes more memory than there is at once, again and again, and is held back for it, beside one that changes a
+# file over and over, faster than the disk writes it: a protected program that takes 8 MB each second, and gives them
+# back, never has to take memory from others itself.
+cgroups=/sys/fs/cgroup
+rm -f /tmp/store/hog
+head -c 24000000 /dev/zero >/timed/changed
+sync
+for domain in burst writer taker; do steward domain create $domain --keep >/dev/null; done
+steward domain set burst --protect=60s >/dev/null
+steward run --domain burst -- memory-burst --mb 8 --seconds 24 >/tmp/bursts &
+burst=$!
+wait_for "[ \$(cat $cgroups/steward.burst/memory.min) -gt 4000000 ]"
+steward run --domain writer -- sh -c 'while :; do dd if=/dev/zero of=/timed/changed bs=1M count=24 conv=notrunc 2>/dev/null; echo >>/tmp/written; sleep 0.1; done' &
+writer=$!
+stalled() { sed -n 's/^allocstall[a-z0-9_]* //p' /proc/vmstat | awk '{ all += $1 } END { print all }'; }
+before=$(stalled)
+much=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024 + 30))
+steward run --domain taker -- memory-burst --mb $much --seconds 24 --interval 6 >/dev/null &
+taker=$!
+wait $burst
+echo "bursts $(grep -c '^r ' /tmp/bursts)"
+echo "direct reclaims of all $(($(stalled) - before))"
+echo "scanned directly $(sed -n 's/^pgscan_direct //p' $cgroups/steward.burst/memory.stat)"
+echo "stood still us $(sed -n 's/^some .*total=//p' $cgroups/steward.burst/memory.pressure)"
+echo "swapped $(cat $cgroups/steward.burst/memory.swap.current)"
+echo "written $(wc -l </tmp/written)"
+sort -n -k 2 /tmp/bursts | grep '^r ' | tail -n 2
+for domain in writer taker burst; do
+    echo "$domain:"
+    steward explain --domain $domain | grep 'held back'
+done
+kill $writer $taker
 kill $daemon
 wait $daemon
 section held-back-again
