@@ -253,23 +253,21 @@ pub fn backend(device: &Device, in_force: &InForce) -> String {
     if let Some(others) = charged_by_others(device) {
         return others;
     }
+    let void = voided(device);
+    let as_it_is = |why: &str| as_it_is(device, void.as_deref(), why);
     match (choose(device, Need::default()), in_force.given.get(&device.name)) {
-        (Choice::Leave(why), _) => as_it_is(device, &format!("it is left alone, since {why}")),
+        (Choice::Leave(why), _) => as_it_is(&format!("it is left alone, since {why}")),
         (Choice::Charge(model), _) => charged(device, &model),
-        (Choice::Order(_), Some(given)) if given != elevator => as_it_is(
-            device,
-            &format!("somebody has chosen {elevator} since Steward gave it {given}, and it stays"),
-        ),
-        (Choice::Order(order), _)
-            if order.elevator == SECOND && elevator == SECOND && voided(device).is_none() =>
-        {
+        (Choice::Order(_), Some(given)) if given != elevator => {
+            as_it_is(&format!("somebody has chosen {elevator} since Steward gave it {given}, and it stays"))
+        }
+        (Choice::Order(order), _) if order.elevator == SECOND && elevator == SECOND && void.is_none() => {
             format!("{elevator} with {places} places: {}", only_first())
         }
-        (Choice::Order(_), Some(_)) => as_it_is(
-            device,
-            "Steward has made more room, and somebody has chosen otherwise since, which stays",
-        ),
-        (Choice::Order(_), None) if elevator == BY_CLASS && voided(device).is_none() => as_it_is(device, ""),
+        (Choice::Order(_), Some(_)) => {
+            as_it_is("Steward has made more room, and somebody has chosen otherwise since, which stays")
+        }
+        (Choice::Order(_), None) if elevator == BY_CLASS && void.is_none() => as_it_is(""),
         (Choice::Order(order), None) => {
             let then = format!(
                 "{elevator} with {places} places until somebody has a class or a fraction, and {} with {} then",
@@ -285,10 +283,11 @@ fn only_first() -> String {
     format!("interactive comes first, and nothing else counts (this kernel has no {BY_CLASS})")
 }
 
-/// What counts on a device as it is now, and where not everything does, why it stays so.
-fn as_it_is(device: &Device, why: &str) -> String {
+/// What counts on a device as it is now, with what makes classes [void](voided), and where not everything does, why it
+/// stays so.
+fn as_it_is(device: &Device, void: Option<&str>, why: &str) -> String {
     let (elevator, places) = (device.elevator.as_str(), device.requests);
-    match voided(device) {
+    match void {
         None if elevator == BY_CLASS => {
             format!("{elevator} with {places} places: classes and fractions count")
         }

@@ -25,6 +25,15 @@ pub struct Calibrations {
     pub disks: Vec<Calibration>,
 }
 
+/// What becomes of a file with damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damaged {
+    /// It stays, for whoever only looks.
+    Stays,
+    /// It is set aside under another name, and what could be read of it is kept in a new one: for who may write there.
+    SetAside,
+}
+
 #[derive(Deserialize)]
 struct OneObject {
     schema: u32,
@@ -72,35 +81,30 @@ pub fn file(state_directory: &Path) -> PathBuf {
 }
 
 impl Calibrations {
-    /// Reads what is kept, and changes nothing; nothing where there is no file. What is damaged is left out; the second
-    /// value says in a sentence that something was.
-    pub fn read(state_directory: &Path) -> (Self, Option<String>) {
+    /// Reads what is kept; nothing where there is no file. What is damaged is left out; the second value says in a
+    /// sentence that something was, and what became of it.
+    pub fn read(state_directory: &Path, damaged: Damaged) -> (Self, Option<String>) {
         let path = file(state_directory);
         let Content { kept, damage } = read(&path);
-        (kept, sentence(&path, &damage))
-    }
-
-    /// The same for who may write there: a file with damage is set aside under another name, and what could be read of
-    /// it is kept in a new one. The sentence says so.
-    pub fn load(state_directory: &Path) -> (Self, Option<String>) {
-        let path = file(state_directory);
-        let Content { kept, damage } = read(&path);
-        let message = sentence(&path, &damage).map(|sentence| {
-            let outcome = files::set_aside(&path, &path.with_extension("json.damaged"));
-            // What cannot be saved now fails again, and is told, when a disk is calibrated.
-            let _ = kept.save(state_directory);
-            format!("{sentence}; {outcome}")
+        let message = sentence(&path, &damage).map(|sentence| match damaged {
+            Damaged::Stays => sentence,
+            Damaged::SetAside => {
+                let outcome = files::set_aside(&path, &path.with_extension("json.damaged"));
+                // What cannot be saved now fails again, and is told, when a disk is calibrated.
+                let _ = kept.save(state_directory);
+                format!("{sentence}; {outcome}")
+            }
         });
         (kept, message)
     }
 
     /// Changes what is kept, as it is now: while a disk was measured another one may have been. Returns what
-    /// [`Calibrations::load`] has to say.
+    /// [`Calibrations::read`] has to say.
     ///
     /// # Errors
     /// In a sentence with the file.
     pub fn change(state_directory: &Path, change: impl FnOnce(&mut Self)) -> Result<Option<String>, String> {
-        let (mut kept, message) = Self::load(state_directory);
+        let (mut kept, message) = Self::read(state_directory, Damaged::SetAside);
         change(&mut kept);
         kept.save(state_directory)?;
         Ok(message)
@@ -211,13 +215,13 @@ mod tests {
     #[test]
     fn what_was_kept_is_known_of_the_disk_under_another_name_and_of_no_other() {
         let directory = tempfile::tempdir().expect("a directory");
-        assert_eq!(Calibrations::read(directory.path()), (Calibrations::default(), None));
+        assert_eq!(Calibrations::read(directory.path(), Damaged::Stays), (Calibrations::default(), None));
         let mut kept = Calibrations::default();
         for calibration in [of("wwid a", 1), of("wwid b", 2), of("wwid a", 3)] {
             kept.put(calibration);
         }
         kept.save(directory.path()).expect("it can be written");
-        let (mut read, message) = Calibrations::read(directory.path());
+        let (mut read, message) = Calibrations::read(directory.path(), Damaged::Stays);
         assert_eq!((&read, read.disks.len(), message), (&kept, 2, None));
         let device =
             |identity: &str| Device { identity: identity.into(), name: "sdz".into(), ..Device::default() };
@@ -237,7 +241,7 @@ mod tests {
             let change = Calibrations::change(directory.path(), |kept| kept.put(of(identity, 1)));
             assert_eq!(change, Ok(None));
         }
-        let (read, _) = Calibrations::read(directory.path());
+        let (read, _) = Calibrations::read(directory.path(), Damaged::Stays);
         assert_eq!(read.disks, [of("wwid a", 1), of("wwid b", 1)]);
     }
 
@@ -248,7 +252,7 @@ mod tests {
         let text = format!("{{\n  \"schema\": 1,\n  \"disks\": {disks}\n}}\n");
         std::fs::write(file(directory.path()), text).expect("a file");
         assert_eq!(
-            Calibrations::load(directory.path()),
+            Calibrations::read(directory.path(), Damaged::SetAside),
             (Calibrations { disks: vec![of("wwid a", 1)] }, None)
         );
     }
@@ -266,15 +270,15 @@ mod tests {
             (with_nothing.as_str(), "is wrong about sda: no disk does 0 in a second", 1),
         ] {
             std::fs::write(file(directory.path()), text).expect("a file");
-            let (read, said) = Calibrations::read(directory.path());
+            let (read, said) = Calibrations::read(directory.path(), Damaged::Stays);
             let said = said.expect("something is wrong");
             assert!(said.contains(says) && said.contains("disks.json"), "{said}");
             assert!(said.contains("steward disk calibrate"), "{said}");
             assert_eq!(std::fs::read_to_string(file(directory.path())).expect("as it was"), text);
-            let (loaded, said) = Calibrations::load(directory.path());
+            let (loaded, said) = Calibrations::read(directory.path(), Damaged::SetAside);
             assert!(said.is_some_and(|said| said.contains("it is now") && said.contains("json.damaged")));
             assert_eq!((&loaded, loaded.disks.len()), (&read, left));
-            assert_eq!(Calibrations::load(directory.path()), (read, None));
+            assert_eq!(Calibrations::read(directory.path(), Damaged::SetAside), (read, None));
         }
     }
 
@@ -294,11 +298,11 @@ mod tests {
             let intact = Calibrations { disks: intact.collect() };
             content[at] ^= flip;
             std::fs::write(&path, &content).expect("a file");
-            let (loaded, said) = Calibrations::load(directory.path());
+            let (loaded, said) = Calibrations::read(directory.path(), Damaged::SetAside);
             prop_assert_eq!(&loaded, &intact);
             prop_assert!(said.is_some_and(|said| said.contains("disks.json.damaged")));
             prop_assert_eq!(std::fs::read(directory.path().join("disks.json.damaged")).expect("it is kept"), content);
-            prop_assert_eq!(Calibrations::load(directory.path()), (intact, None));
+            prop_assert_eq!(Calibrations::read(directory.path(), Damaged::SetAside), (intact, None));
         }
     }
 }

@@ -13,7 +13,7 @@ use steward_core::memory::source::{Choice, Source};
 
 use crate::cgroup::place;
 use crate::disk::below::device_of_file;
-use crate::disk::calibrations::Calibrations;
+use crate::disk::calibrations::{Calibrations, Damaged};
 use crate::disk::mounted::{self, WrittenByRoot};
 use crate::disk::{devices, elevators};
 use crate::error::KernelError;
@@ -342,7 +342,7 @@ impl<'a> Look<'a> {
         });
         // Where the daemon's state directory is unless it was told another.
         let root = self.roots.proc.parent().unwrap_or(Path::new("/"));
-        let (kept, wrong) = Calibrations::read(&root.join("var/lib/steward"));
+        let (kept, wrong) = Calibrations::read(&root.join("var/lib/steward"), Damaged::Stays);
         kept.tell(&mut listed);
         self.not_seen.extend(wrong.map(|why| format!("what is known of calibrated disks: {why}")));
         // In the same way; the daemon says what is wrong with it.

@@ -12,7 +12,7 @@ use steward_core::disk::device::Device;
 use steward_core::quantity::format_size;
 use steward_kernel::Roots;
 use steward_kernel::disk::below::device_of_file;
-use steward_kernel::disk::calibrations::{self, Calibrations};
+use steward_kernel::disk::calibrations::{self, Calibrations, Damaged};
 use steward_kernel::disk::mounted::{self, OnDisk};
 use steward_kernel::disk::{devices, identity, measure};
 
@@ -122,7 +122,7 @@ fn forget(socket: &Path, arguments: &KnownDisk) -> anyhow::Result<()> {
     let place = arguments.place.display().to_string();
     // Nobody else can read what is kept, either.
     only_root(&format!("forget what {place} does"))?;
-    let (mut kept, lost) = Calibrations::load(&arguments.state_directory);
+    let (mut kept, lost) = Calibrations::read(&arguments.state_directory, Damaged::SetAside);
     say_lost(lost);
     let identity = identity_of(&arguments.place, &Roots::default())?;
     let is_it = |disk: &Calibration| match &identity {
@@ -174,7 +174,7 @@ fn calibrate(socket: &Path, arguments: &CalibrateArguments) -> anyhow::Result<()
     only_root(&format!("calibrate {name}"))?;
     let state_directory = &arguments.known.state_directory;
     // Told before anything is measured, which takes long.
-    say_lost(Calibrations::load(state_directory).1);
+    say_lost(Calibrations::read(state_directory, Damaged::SetAside).1);
     let mut tell = |what: &str| {
         if !arguments.output.json {
             eprintln!("{name}: {what} ...");

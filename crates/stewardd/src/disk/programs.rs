@@ -10,7 +10,7 @@ use steward_core::disk::plan::{Decision, Seen};
 use steward_core::disk::priority::Priority;
 use steward_core::process::{Process, TaskId};
 use steward_core::spec::Spec;
-use steward_kernel::disk::calibrations::Calibrations;
+use steward_kernel::disk::calibrations::{Calibrations, Damaged};
 use steward_kernel::disk::devices;
 use steward_kernel::process;
 
@@ -90,7 +90,7 @@ impl Daemon {
 
     /// Takes in what is kept of disks that were calibrated, and what is to be done with them.
     pub(crate) fn read_calibrations(&mut self) {
-        let kept = Calibrations::load(&self.options.state_directory);
+        let kept = Calibrations::read(&self.options.state_directory, Damaged::SetAside);
         self.disk.set_known(kept, self.settings.config.disk.clone());
         self.note_disk(self.domains.disk_failure.clone());
     }
