@@ -1,6 +1,7 @@
 //! The disk's room: whose requests are served first, and by what devices order them.
 //!
 //! - [`knobs`]: writes priorities and what orders requests into the kernel; [`state`]: what is wanted of that.
+//! - `again`: when what failed is tried again.
 //! - [`known`]: what is known of disks beside what they say themselves.
 //! - `moments`: what of that is so only while somebody who is served first waits for the disk.
 //! - `counting`: what disks do for whom and who waits for them, as the kernel [counts](counts) it; `shown`: as it is
@@ -8,6 +9,7 @@
 //! - `programs`: which tasks are to have which priority; `domains`: what part of a disk's time domains have, and
 //!   `explained`: why.
 
+mod again;
 mod counting;
 pub mod counts;
 mod domains;

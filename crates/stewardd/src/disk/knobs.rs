@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use steward_core::disk::Limit;
@@ -51,6 +52,8 @@ pub struct Wanted {
     /// How many times somebody has had a cgroup hand the disk out no longer, and with that what those below it had was
     /// gone.
     pub lost: u64,
+    /// How many times what failed and may succeed later was to be tried again.
+    pub again: u64,
     /// The disks, by name, that are to take all that is written to them: what memory is taken by goes there.
     pub written_freely: BTreeSet<String>,
     /// What is known of disks, where any are to be ordered or to take all that is written.
@@ -91,6 +94,10 @@ pub trait Knobs: fmt::Debug + Send + Sync {
     /// The elevators that disks have been given and that are not put back yet, by the disk's name.
     fn given_elevators(&self) -> BTreeMap<String, String>;
 
+    /// Whether anything failed at the last application that may succeed later, with nothing else to tell when: on a
+    /// disk that is only just coming.
+    fn may_succeed_later(&self) -> bool;
+
     /// Begins to count what disks do for whom, until it is dropped. It takes a moment.
     ///
     /// # Errors
@@ -106,6 +113,8 @@ pub struct KernelKnobs {
     watcher: Watcher,
     counter: Counter,
     state: Mutex<State>,
+    /// Beside the state, which is locked for as long as the disk is waited for.
+    may_succeed_later: AtomicBool,
 }
 
 /// What Steward has changed.
@@ -127,17 +136,59 @@ struct State {
     limits: BTreeMap<(String, String), Limited>,
     /// What was known to be lost when they were.
     lost: u64,
-    /// Devices on which it failed, in a sentence, and what could order them then: as long as nothing else can, they are
-    /// not tried again and again, each time waiting for what is under way.
-    refused: BTreeMap<(String, u64), (Vec<String>, String)>,
+    /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
+    refused: BTreeMap<(String, u64), Refused>,
+}
+
+/// A device that could not be ordered.
+#[derive(Debug)]
+struct Refused {
+    /// What could order it then; once something else can, it is tried again.
+    elevators: Vec<String>,
+    /// It has the elevator, or is only just coming: it is tried again later. With [`Wanted::again`] when it was tried.
+    later: Option<u64>,
+    /// Why it could not, in a sentence.
+    sentence: String,
+}
+
+impl Refused {
+    /// `error` is what came of having a device ordered so, when `again` was [`Wanted::again`].
+    fn new(device: &Device, order: &Order, error: &JournalError, again: u64) -> Self {
+        // So says the kernel of a disk whose queue is not registered yet, whatever orders it (elevator_change()).
+        let is_coming = matches!(error, JournalError::Kernel(error) if error.is_absent());
+        let may_succeed_later = is_coming || device.elevators.iter().any(|name| name == order.elevator);
+        let (name, elevator) = (&device.name, order.elevator);
+        let advice = match may_succeed_later {
+            true => {
+                "it is tried again a few times, for the disk may be only just coming; to leave it as it is"
+                    .to_owned()
+            }
+            false => format!("build or load the kernel's elevator {elevator} (modprobe {elevator}), or"),
+        };
+        let sentence = format!(
+            "{name}: classes of disk requests count for nothing there: {error}; {advice} write order = \"keep\" below [disk] in steward.toml"
+        );
+        Refused { elevators: device.elevators.clone(), later: may_succeed_later.then_some(again), sentence }
+    }
+
+    /// Whether it is to be tried again, as the device is now.
+    fn may_be_tried(&self, device: &Device, again: u64) -> bool {
+        self.elevators != device.elevators || self.later.is_some_and(|tried| tried < again)
+    }
 }
 
 impl KernelKnobs {
     /// Nothing is changed yet. `watcher` is what tells when somebody who is served first waits, and `counter` what
     /// disks do for whom.
     pub fn new(roots: &Roots, journal: &OwnJournal, watcher: Watcher, counter: Counter) -> Self {
-        let (roots, journal) = (roots.clone(), journal.clone());
-        KernelKnobs { roots, journal, watcher, counter, state: Mutex::default() }
+        KernelKnobs {
+            roots: roots.clone(),
+            journal: journal.clone(),
+            watcher,
+            counter,
+            state: Mutex::default(),
+            may_succeed_later: AtomicBool::new(false),
+        }
     }
 }
 
@@ -152,6 +203,8 @@ impl Knobs for KernelKnobs {
         work.take_back(&mut state, wanted, is_told_anew);
         work.give(&mut state, wanted);
         work.order(&mut state, wanted);
+        let later = state.refused.values().any(|refused| refused.later.is_some());
+        self.may_succeed_later.store(later, Ordering::Relaxed);
         work.write_freely(&mut state, wanted);
         work.charge(&mut state, wanted);
         if state.lost != wanted.lost {
@@ -169,6 +222,10 @@ impl Knobs for KernelKnobs {
 
     fn given_elevators(&self) -> BTreeMap<String, String> {
         self.journal.as_ref().map(SharedJournal::given_elevators).unwrap_or_default()
+    }
+
+    fn may_succeed_later(&self) -> bool {
+        self.may_succeed_later.load(Ordering::Relaxed)
     }
 
     fn count(&self) -> Result<Box<dyn Counts>, String> {
@@ -305,9 +362,9 @@ impl Work<'_> {
         };
         let need = Need { first, has_parts: !wanted.weights.is_empty() };
         for device in devices {
-            self.order_one(state, &device, need);
+            self.order_one(state, &device, need, wanted.again);
         }
-        self.faults.extend(state.refused.values().map(|(_, sentence)| sentence.clone()));
+        self.faults.extend(state.refused.values().map(|refused| refused.sentence.clone()));
     }
 
     /// What was changed of disks that have gone is not to be put back to one that comes to have the name.
@@ -372,7 +429,7 @@ impl Work<'_> {
         self.faults.extend(outcome.err().map(|error| error.to_string()));
     }
 
-    fn order_one(&mut self, state: &mut State, device: &Device, need: Need) {
+    fn order_one(&mut self, state: &mut State, device: &Device, need: Need, again: u64) {
         let key = identity(device);
         let Choice::Order(order) = elevator::choose(device, need) else {
             // It is known better by now.
@@ -385,7 +442,7 @@ impl Work<'_> {
             }
             return;
         };
-        if state.refused.get(&key).is_some_and(|(offered, _)| *offered == device.elevators) {
+        if state.refused.get(&key).is_some_and(|refused| !refused.may_be_tried(device, again)) {
             return;
         }
         match state.ordered.get(&key) {
@@ -422,13 +479,7 @@ impl Work<'_> {
                 state.ordered.insert(key, (need, ordered));
             }
             Err(error) => {
-                let elevator = elevator::BY_CLASS;
-                let sentence = format!(
-                    "{}: classes of disk requests count for nothing there: {error}; build or load the kernel's elevator {elevator} (modprobe \
-                     {elevator}), or write order = \"keep\" below [disk] in steward.toml",
-                    device.name
-                );
-                state.refused.insert(key, (device.elevators.clone(), sentence));
+                state.refused.insert(key, Refused::new(device, &order, &error, again));
             }
         }
     }

@@ -73,7 +73,7 @@ impl Daemon {
             // want() says what is known where that counts.
             ..Wanted::default()
         };
-        if let Some(job) = self.disk.want(wanted) {
+        if let Some(job) = self.disk.want(now_ns, wanted) {
             self.worker.give(job);
         }
     }

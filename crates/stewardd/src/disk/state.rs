@@ -21,6 +21,7 @@ use steward_kernel::disk::usage::{self, DiskUsage};
 use steward_kernel::disk::{devices, elevators};
 use steward_kernel::memory::slow;
 
+use super::again::Again;
 use super::counting::{Counting, Totals};
 use super::knobs::{Knobs, Wanted};
 use super::known::Known;
@@ -80,6 +81,8 @@ pub(crate) struct Disk {
     pub(super) left: Vec<String>,
     /// See [`Wanted::lost`].
     pub(super) lost: u64,
+    /// When what failed is tried again.
+    again: Again,
 }
 
 impl Disk {
@@ -106,6 +109,7 @@ impl Disk {
             lacks_by_class: OnceCell::new(),
             left: Vec::new(),
             lost: 0,
+            again: Again::default(),
         }
     }
 
@@ -277,12 +281,16 @@ impl Disk {
         self.wanted.weights.get(path).map(|(_, weight)| *weight)
     }
 
-    /// Has this be in force: a job for the worker, or none where nothing has changed.
-    pub(crate) fn want(&mut self, wanted: Wanted) -> Option<Job> {
+    /// Has this be in force: a job for the worker, or none where nothing has changed and nothing is to be tried again.
+    pub(crate) fn want(&mut self, now_ns: u64, wanted: Wanted) -> Option<Job> {
         // Nothing else is done by it.
         let is_needed = wanted.ordered || !wanted.written_freely.is_empty();
         let known = if is_needed { self.known.clone() } else { Known::default() };
-        let wanted = Wanted { known, ..wanted };
+        if wanted.disks != self.wanted.disks {
+            self.again.start_over();
+        }
+        self.again.is_due(now_ns, self.knobs.may_succeed_later());
+        let wanted = Wanted { known, again: self.again.number(), ..wanted };
         if wanted == self.wanted {
             return None;
         }
@@ -302,8 +310,9 @@ impl Disk {
     pub(crate) fn stop(&mut self, cgroups: Option<&dyn Cgroups>) {
         // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
         let heirs = std::mem::take(&mut self.first);
-        let _ = self.knobs.apply(&Wanted { heirs, lost: self.lost, ..Wanted::default() });
-        self.wanted = Wanted { lost: self.lost, ..Wanted::default() };
+        let nothing = Wanted { lost: self.lost, again: self.again.number(), ..Wanted::default() };
+        let _ = self.knobs.apply(&Wanted { heirs, ..nothing.clone() });
+        self.wanted = nothing;
         if let Some(cgroups) = cgroups {
             self.hand_out_no_longer(cgroups);
         }
@@ -340,18 +349,46 @@ mod tests {
         let fake = FakeDisk::default();
         let mut disk = Disk::new(Arc::new(fake.clone()));
         let heir = |tid| (TaskId { tid, started_ticks: 1 }, Priority::RealTime(2));
-        let first = disk.want(Wanted { heirs: BTreeMap::from([heir(1)]), ..Wanted::default() });
+        let first = disk.want(0, Wanted { heirs: BTreeMap::from([heir(1)]), ..Wanted::default() });
         assert!(first.is_some(), "there is something to do");
         // The first one never begins.
         let second =
-            disk.want(Wanted { ordered: true, heirs: BTreeMap::from([heir(2)]), ..Wanted::default() });
+            disk.want(0, Wanted { ordered: true, heirs: BTreeMap::from([heir(2)]), ..Wanted::default() });
         let outcome = (second.expect("there is something to do").work)();
         assert_eq!(outcome, Ok(Progress::Done));
         assert_eq!(fake.wanted().heirs, BTreeMap::from([heir(1), heir(2)]));
         // And each is taken back once.
-        let third = disk.want(Wanted::default()).expect("nothing is to be ordered any more");
+        let third = disk.want(0, Wanted::default()).expect("nothing is to be ordered any more");
         assert_eq!((third.work)(), Ok(Progress::Done));
         assert_eq!(fake.applied().last().map(|wanted| wanted.heirs.len()), Some(0));
+    }
+
+    #[test]
+    fn what_may_succeed_later_is_tried_again_more_and_more_seldom_until_it_does() {
+        const S: u64 = 1_000_000_000;
+        let fake = FakeDisk::default();
+        let mut disk = Disk::new(Arc::new(fake.clone()));
+        let wanted = |number| Wanted {
+            ordered: true,
+            disks: BTreeMap::from([(("sda".to_owned(), number), vec!["bfq".to_owned()])]),
+            ..Wanted::default()
+        };
+        let mut look = |second: u64, number| match disk.want(second * S, wanted(number)) {
+            None => false,
+            Some(job) => {
+                let _ = (job.work)();
+                true
+            }
+        };
+        fake.fail(&["it is only just coming"]);
+        let tried: Vec<u64> = (0..20).filter(|second| look(*second, 1)).collect();
+        assert_eq!(tried, [0, 1, 3, 7, 15]);
+        // Another one comes.
+        let tried: Vec<u64> = (20..30).filter(|second| look(*second, 2)).collect();
+        assert_eq!(tried, [20, 22, 26]);
+        fake.fail(&[]);
+        let tried: Vec<u64> = (30..100).filter(|second| look(*second, 2)).collect();
+        assert_eq!(tried, [34]);
     }
 
     #[test]

@@ -10,19 +10,28 @@ use crate::disk::knobs::{Knobs, Wanted};
 
 /// Keeps what was wanted; shared between the test and the daemon.
 #[derive(Clone, Debug, Default)]
-pub struct FakeDisk(Arc<Mutex<(Vec<Wanted>, Vec<String>)>>, Arc<Mutex<Option<Reading>>>);
+pub struct FakeDisk(Arc<Mutex<State>>, Arc<Mutex<Option<Reading>>>);
+
+#[derive(Debug, Default)]
+struct State {
+    applied: Vec<Wanted>,
+    /// What the next application ends with.
+    faults: Vec<String>,
+    /// Whether the last one failed.
+    failed: bool,
+}
 
 impl FakeDisk {
     /// What was wanted last, and whose priority was to be taken back in all.
     pub fn wanted(&self) -> Wanted {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let heirs = state.0.iter().flat_map(|wanted| wanted.heirs.clone()).collect();
-        Wanted { heirs, ..state.0.last().cloned().unwrap_or_default() }
+        let heirs = state.applied.iter().flat_map(|wanted| wanted.heirs.clone()).collect();
+        Wanted { heirs, ..state.applied.last().cloned().unwrap_or_default() }
     }
 
     /// All that was wanted, oldest first.
     pub fn applied(&self) -> Vec<Wanted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).applied.clone()
     }
 
     /// From now on this is counted.
@@ -37,19 +46,24 @@ impl FakeDisk {
     /// From now on each application ends with these faults.
     pub fn fail(&self, faults: &[&str]) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.1 = faults.iter().map(|fault| (*fault).to_owned()).collect();
+        state.faults = faults.iter().map(|fault| (*fault).to_owned()).collect();
     }
 }
 
 impl Knobs for FakeDisk {
     fn apply(&self, wanted: &Wanted) -> Result<(), Vec<String>> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0.push(wanted.clone());
-        if state.1.is_empty() { Ok(()) } else { Err(state.1.clone()) }
+        state.applied.push(wanted.clone());
+        state.failed = !state.faults.is_empty();
+        if state.failed { Err(state.faults.clone()) } else { Ok(()) }
     }
 
     fn given_elevators(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
+    }
+
+    fn may_succeed_later(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).failed
     }
 
     fn count(&self) -> Result<Box<dyn Counts>, String> {

@@ -112,7 +112,7 @@ fn a_disk_without_the_elevator_is_tried_again_once_that_is_loaded() {
     let ordered = || Wanted { ordered: true, disks: devices::present(&roots), ..Wanted::default() };
     let says = || std::fs::read_to_string(queue.join("scheduler")).expect("a file");
     let faults = knobs.apply(&ordered()).expect_err("it cannot be written");
-    assert!(faults[0].contains("modprobe bfq"), "{faults:?}");
+    assert!(faults[0].contains("modprobe bfq") && !knobs.may_succeed_later(), "{faults:?}");
     std::fs::remove_dir(queue.join("nr_requests")).expect("it is there");
     std::fs::write(queue.join("nr_requests"), "2\n").expect("a file");
     std::fs::write(queue.join("scheduler"), "[mq-deadline] none\n").expect("a file");
@@ -121,6 +121,34 @@ fn a_disk_without_the_elevator_is_tried_again_once_that_is_loaded() {
     std::fs::write(queue.join("scheduler"), "[mq-deadline] none bfq\n").expect("a file");
     knobs.apply(&ordered()).expect("it can be written");
     assert_eq!(says(), "bfq");
+}
+
+#[test]
+fn a_disk_that_has_the_elevator_and_is_only_just_coming_is_tried_again_when_it_is_time_to() {
+    let (_directory, roots, journal, knobs) = with(&[]);
+    plug(&roots, "sda", 1);
+    let queue = roots.sys.join("block/sda/queue");
+    let offered = "[mq-deadline] none bfq\n";
+    std::fs::write(queue.join("scheduler"), offered).expect("a file");
+    // As the kernel has it while the disk is coming, here of the second file.
+    std::fs::remove_file(queue.join("nr_requests")).expect("it is there");
+    let wanted =
+        |again| Wanted { ordered: true, again, disks: devices::present(&roots), ..Wanted::default() };
+    let first = wanted(0);
+    let faults = knobs.apply(&first).expect_err("it cannot be written");
+    assert!(faults[0].contains("No such file") && faults[0].contains("it is tried again"), "{faults:?}");
+    assert!(!faults[0].contains("load"), "it is there: {faults:?}");
+    assert!(knobs.may_succeed_later());
+    // It has come: there is no sign of that but that it can be written.
+    std::fs::write(queue.join("scheduler"), offered).expect("a file");
+    std::fs::write(queue.join("nr_requests"), "2\n").expect("a file");
+    assert_eq!(wanted(0), first);
+    assert_eq!(knobs.apply(&first).expect_err("it is not time yet"), faults, "the same, and nothing to log");
+    assert_eq!(std::fs::read_to_string(queue.join("scheduler")).expect("a file"), offered);
+    knobs.apply(&wanted(1)).expect("it can be written");
+    assert_eq!(std::fs::read_to_string(queue.join("scheduler")).expect("a file"), "bfq");
+    assert!(!knobs.may_succeed_later());
+    assert_eq!(journal.as_ref().expect("a journal").outstanding(), 1);
 }
 
 #[test]
