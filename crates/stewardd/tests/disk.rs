@@ -124,6 +124,30 @@ fn who_wants_disks_left_as_they_are_has_that() {
     assert!(!machine.disk.wanted().ordered);
 }
 
+#[test]
+fn what_is_said_of_a_disk_that_is_not_there_is_told_until_it_comes() {
+    let mut machine = Machine::new();
+    machine.roots.sys = machine.path("sys");
+    let plug = |name: &str, number: &str| {
+        let disk = machine.path("sys/block").join(name);
+        std::fs::create_dir_all(&disk).expect("a directory");
+        std::fs::write(disk.join("dev"), number).expect("a file");
+    };
+    plug("sda", "8:0\n");
+    let text = "[disk.devices]\nsda = \"keep\"\nsdx = \"charge\"\n";
+    std::fs::write(machine.path("steward.toml"), text).expect("written");
+    let daemon = machine.start();
+    let told = || {
+        let problems = daemon.status().problems.into_iter().map(|problem| problem.message);
+        problems.filter(|message| message.contains("[disk.devices] of")).collect::<Vec<String>>()
+    };
+    let first = told();
+    assert!(first.len() == 1 && first[0].contains("of sdx, and no disk is called or known so"), "{first:?}");
+    plug("sdx", "8:16\n");
+    daemon.signal_reload();
+    assert!((0..100_000).any(|_| told().is_empty()), "{:?}", told());
+}
+
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
     match result.expect_err("it is refused") {
         Error::Api(error) => error,

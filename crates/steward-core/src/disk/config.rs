@@ -9,7 +9,7 @@
 //! "eui.0025385b71b0a1c2" = "keep"
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use toml::de::{DeTable, DeValue};
@@ -50,15 +50,33 @@ impl Config {
     /// What is to be done with the device of this name, of which this is known (its wwid, or whatever else it says of
     /// itself): what it is counts before what it is called, and either before what is said of all.
     pub fn order_of(&self, name: &str, identity: &str) -> Order {
-        let plain = identity.strip_prefix("wwid ").unwrap_or(identity);
-        let said = [identity, plain, name].into_iter().find_map(|key| self.devices.get(key));
+        let said = names(name, identity).into_iter().find_map(|key| self.devices.get(key));
         said.copied().unwrap_or(self.order)
+    }
+
+    /// Of what is said of single devices, the names that none of these has, as the kernel calls it and as it is known.
+    pub fn without_device<'a>(&self, disks: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+        let there: BTreeSet<&str> = disks.flat_map(|(name, identity)| names(name, identity)).collect();
+        self.devices.keys().filter(|key| !there.contains(key.as_str())).cloned().collect()
     }
 
     /// Whether there may be any device with which something is done.
     pub fn may_order(&self) -> bool {
         std::iter::once(&self.order).chain(self.devices.values()).any(|order| *order != Order::Keep)
     }
+}
+
+/// By what a device can be meant, what counts most first.
+fn names<'a>(name: &'a str, identity: &'a str) -> [&'a str; 3] {
+    [identity, identity.strip_prefix("wwid ").unwrap_or(identity), name]
+}
+
+/// What there is to say of a name that no device has. It is no mistake for sure: one may come.
+pub fn no_such_device(name: &str) -> String {
+    format!(
+        "steward.toml has something below [disk.devices] of {name}, and no disk is called or known so now; what it says counts once one \
+         comes (`lsblk` has the names of those that are there, and a partition is none)"
+    )
 }
 
 /// Reads `[disk]`. A setting that is wrong is reported and keeps its default.
@@ -117,6 +135,10 @@ mod tests {
         ] {
             assert_eq!(config.order_of(name, identity), order, "{name} {identity}");
         }
+        let there = [("sda", "wwid eui.2"), ("sdb", "wwid eui.1")];
+        assert_eq!(config.without_device(there.into_iter()), ["Fast, serial number S1"]);
+        assert_eq!(config.without_device(there[..1].iter().copied()), ["Fast, serial number S1", "eui.1"]);
+        assert!(no_such_device("eui.1").contains("eui.1, and no disk is called or known so"));
         let kept = Config { order: Order::Keep, ..config };
         assert_eq!(kept.order_of("sdb", "wwid eui.2"), Order::Keep);
         assert!(kept.may_order());

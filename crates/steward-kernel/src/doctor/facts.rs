@@ -62,6 +62,9 @@ pub struct Facts {
     /// Disks that can be ordered, or say why not, and those devices that hand their requests to them.
     #[serde(default)]
     pub disks: Vec<Device>,
+    /// What the configuration says something of as of a disk, and no disk is called or known so.
+    #[serde(default)]
+    pub no_such_disks: Vec<String>,
     /// File systems on these of which it is not known whose pages are written back.
     #[serde(default)]
     pub written_by_root: Vec<WrittenByRoot>,
@@ -199,7 +202,7 @@ impl<'a> Look<'a> {
 
     pub(super) fn facts(mut self) -> Facts {
         let release = self.proc("sys/kernel/osrelease").unwrap_or_default();
-        let mut disks = self.disks();
+        let (mut disks, no_such_disks) = self.disks();
         let (sched_ext, memory) = (self.sched_ext(), self.memory(&disks));
         let listed = disks.iter().flat_map(|disk| &disk.elevators).map(String::as_str);
         let has_elevator = elevators::can_be_had(elevator::BY_CLASS, listed, self.roots);
@@ -224,6 +227,7 @@ impl<'a> Look<'a> {
             disks_in_force: self.disks_in_force(),
             written_by_root: self.written_by_root(&disks),
             disks,
+            no_such_disks,
             realtime_budget_us: self.proc_number("sys/kernel/sched_rt_runtime_us"),
             realtime_period_us: self.proc_number("sys/kernel/sched_rt_period_us"),
             autogroup: self.proc("sys/kernel/sched_autogroup_enabled").map(|value| value == "1"),
@@ -335,7 +339,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn disks(&mut self) -> Vec<Device> {
+    /// Those that can be ordered, or say why not, and what the configuration says of disks that are not there.
+    fn disks(&mut self) -> (Vec<Device>, Vec<String>) {
         let mut listed = devices::list(self.roots).unwrap_or_else(|error| {
             self.not_seen.push(error.to_string());
             Vec::new()
@@ -352,8 +357,10 @@ impl<'a> Look<'a> {
         for device in &mut listed {
             device.order = config.order_of(&device.name, &device.identity);
         }
+        let disks = listed.iter().map(|device| (device.name.as_str(), device.identity.as_str()));
+        let no_such = config.without_device(disks);
         let is_told = |device: &Device| !device.stands_for_others || !device.below.is_empty();
-        listed.into_iter().filter(is_told).collect()
+        (listed.into_iter().filter(is_told).collect(), no_such)
     }
 
     fn written_by_root(&self, disks: &[Device]) -> Vec<WrittenByRoot> {

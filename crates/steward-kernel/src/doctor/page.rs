@@ -3,7 +3,7 @@
 use std::fmt;
 
 use steward_core::disk::calibration;
-use steward_core::disk::config::Order;
+use steward_core::disk::config::{self, Order};
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::{self, Choice, Need};
 use steward_core::memory::source::Source;
@@ -120,6 +120,7 @@ fn write_notes(page: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
             .iter()
             .map(|disk| format!("Disk {}: {}.", disk.name, elevator::backend(disk, &facts.disks_in_force))),
     );
+    notes.extend(facts.no_such_disks.iter().map(|name| format!("{}.", config::no_such_device(name))));
     notes.extend(facts.written_by_root.iter().map(written_by_root));
     let ordered = |disk: &&Device| matches!(elevator::choose(disk, Need::default()), Choice::Order(_));
     if facts.has_elevator == Some(false) && facts.disks.iter().any(|disk| ordered(&disk)) {

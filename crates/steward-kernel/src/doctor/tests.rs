@@ -45,6 +45,7 @@ fn complete() -> Facts {
             swap_bytes: 1 << 30,
         },
         disks: Vec::new(),
+        no_such_disks: Vec::new(),
         disks_in_force: InForce::default(),
         written_by_root: Vec::new(),
         has_elevator: Some(true),
@@ -92,6 +93,14 @@ fn each_disk_is_told_with_what_orders_it_and_why() {
     assert!(page.contains("Disk sda: none with 64 places until somebody has a class"), "{page}");
     assert!(page.contains("Disk nvme0n1: classes and fractions count for nothing"), "{page}");
     assert!(!page.contains("no elevator bfq"), "{page}");
+}
+
+#[test]
+fn what_the_configuration_says_of_a_disk_that_is_not_there_is_told() {
+    let page = diagnose(Facts { no_such_disks: vec!["sdx".into()], ..complete() }).to_string();
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains("[disk.devices] of sdx, and no disk is called or known so now"), "{page}");
+    assert!(!diagnose(complete()).to_string().contains("[disk.devices] of"));
 }
 
 #[test]

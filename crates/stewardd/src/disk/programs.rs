@@ -37,6 +37,7 @@ impl Daemon {
         }
         if self.disk.background_is_due(now_ns) {
             self.disk.background = self.in_background();
+            self.look_for_disks_that_are_meant();
         }
         let programs = self.disk_programs();
         let seen = Seen {
@@ -92,12 +93,23 @@ impl Daemon {
     pub(crate) fn read_calibrations(&mut self) {
         let kept = Calibrations::read(&self.options.state_directory, Damaged::SetAside);
         self.disk.set_known(kept, self.settings.config.disk.clone());
+        self.disk.without_device = self.disk.find_without_device(&self.options.roots);
         self.note_disk(self.domains.disk_failure.clone());
+    }
+
+    /// Says of what the configuration says of disks that are not there.
+    fn look_for_disks_that_are_meant(&mut self) {
+        let without_device = self.disk.find_without_device(&self.options.roots);
+        if without_device != self.disk.without_device {
+            self.disk.without_device = without_device;
+            self.note_disk(self.domains.disk_failure.clone());
+        }
     }
 
     /// What became of the worker's job.
     pub(crate) fn note_disk(&mut self, failure: Option<String>) {
-        let beside = self.disk.lost_calibrations.iter().chain(&self.disk.left).cloned();
+        let beside = self.disk.lost_calibrations.iter().chain(&self.disk.left);
+        let beside = beside.chain(&self.disk.without_device).cloned();
         let problems: Vec<String> =
             self.domains.disk_problem.iter().cloned().chain(failure.clone()).chain(beside).collect();
         self.domains.disk_failure = failure;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use steward_core::disk::Class;
-use steward_core::disk::config::Config;
+use steward_core::disk::config::{self, Config};
 use steward_core::disk::cost::{Lines, Model, Standing};
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator;
@@ -79,6 +79,8 @@ pub(crate) struct Disk {
     lacks_by_class: OnceCell<bool>,
     /// Calibrated disks that are left to somebody else, each in a sentence.
     pub(super) left: Vec<String>,
+    /// What the configuration says of disks that are not there, each in a sentence.
+    pub(super) without_device: Vec<String>,
     /// See [`Wanted::lost`].
     pub(super) lost: u64,
     /// When what failed is tried again.
@@ -108,6 +110,7 @@ impl Disk {
             lost_calibrations: None,
             lacks_by_class: OnceCell::new(),
             left: Vec::new(),
+            without_device: Vec::new(),
             lost: 0,
             again: Again::default(),
         }
@@ -145,6 +148,16 @@ impl Disk {
             }
         }
         devices
+    }
+
+    /// Of what the configuration says of single disks, what is about none that is there, each in a sentence.
+    pub(super) fn find_without_device(&self, roots: &Roots) -> Vec<String> {
+        if self.known.config.devices.is_empty() {
+            return Vec::new();
+        }
+        let devices = devices::list(roots).unwrap_or_default();
+        let disks = devices.iter().map(|device| (device.name.as_str(), device.identity.as_str()));
+        self.known.config.without_device(disks).iter().map(|name| config::no_such_device(name)).collect()
     }
 
     /// By what Steward wants requests of the device of this number charged.
