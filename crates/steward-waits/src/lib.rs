@@ -122,3 +122,42 @@ impl AsFd for Waits {
         unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_char;
+
+    // SAFETY: it reads the 16 bytes of its argument and nothing else.
+    unsafe extern "C" {
+        fn waits_is_journal_name(name: *const c_char) -> bool;
+    }
+
+    #[test]
+    fn a_journals_thread_is_known_by_its_name_as_far_as_the_kernel_gives_it_one_of_its_own() {
+        let is_journal = |text: &str| {
+            // As the kernel keeps it: cut after 15 letters.
+            let mut name = [0_u8; 16];
+            let kept = text.len().min(15);
+            name[..kept].copy_from_slice(&text.as_bytes()[..kept]);
+            // SAFETY: the name has the 16 bytes.
+            unsafe { waits_is_journal_name(name.as_ptr().cast()) }
+        };
+        for name in ["jbd2/sda1-8", "jbd2/nullb0-8", "xfsaild/nvme0n1p1", "xfsaild/dm-3", "btrfs-transaction"]
+        {
+            assert!(is_journal(name), "{name}");
+        }
+        for name in [
+            "",
+            "jbd",
+            "kworker/u8:1",
+            "kworker/u8:1-xfs-cil/sda1",
+            "btrfs-cleaner",
+            "btrfs-endio-write",
+            "xfs-log/sda1",
+            "kswapd0",
+            "flush-8:0",
+        ] {
+            assert!(!is_journal(name), "{name}");
+        }
+    }
+}

@@ -67,7 +67,8 @@ struct Meanwhile {
     of_committers_ns: u64,
     /// For others who did not.
     of_others_ns: u64,
-    journal_ns: u64,
+    /// For the journals, by the cgroup and the name of the thread that writes them.
+    journals_ns: BTreeMap<(u64, String), u64>,
     by: BTreeMap<(u64, Option<String>), u64>,
 }
 
@@ -106,7 +107,8 @@ impl Meanwhile {
     fn add(&mut self, line: &Served, wait: &Wait, committers: &BTreeSet<i32>) {
         let Work::Requests(kind) = line.what else { return };
         if kind == Kind::Journal {
-            self.journal_ns = self.journal_ns.saturating_add(line.device_ns);
+            let of = self.journals_ns.entry((line.cgroup_id, line.name.clone())).or_default();
+            *of = of.saturating_add(line.device_ns);
             return;
         }
         if kind == Kind::Own && line.pid == wait.pid {
@@ -121,9 +123,17 @@ impl Meanwhile {
         *part = part.saturating_add(line.device_ns);
     }
 
-    /// The journal's own blocks are of those who waited for commits, each time that they did.
+    /// The journal's own blocks are of those who waited for commits, each time that they did. Where nobody is known to
+    /// wait for any (the kernel tells that of jbd2 only), it is told which thread wrote them.
     fn divide_journal(&mut self, committed: &[&Served], wait: &Wait) {
-        let Some(each_ns) = self.journal_ns.checked_div(committed.len() as u64) else { return };
+        let journal_ns = self.journals_ns.values().fold(0_u64, |sum, ns| sum.saturating_add(*ns));
+        let Some(each_ns) = journal_ns.checked_div(committed.len() as u64) else {
+            if wait.journal_ns == 0 {
+                let named = std::mem::take(&mut self.journals_ns).into_iter();
+                self.by.extend(named.map(|((cgroup_id, name), ns)| ((cgroup_id, Some(name)), ns)));
+            }
+            return;
+        };
         for line in committed {
             if line.pid == wait.pid {
                 self.own_ns = self.own_ns.saturating_add(each_ns);
@@ -238,6 +248,18 @@ mod tests {
         assert_eq!(judge(&wait(110, 0), served.iter()).reason, Reason::Journal);
         let first = Wait { others_commit_ns: 100 * MS, ..wait(110, 0) };
         assert_eq!(judge(&first, save().iter()).reason, Reason::Journal, "another commit came first");
+    }
+
+    #[test]
+    fn where_nobody_is_known_to_wait_for_a_journal_it_is_told_by_its_name_and_is_no_other() {
+        let thread = |at_ms| line(at_ms, 0, "xfsaild/sda1", 10, Work::Requests(Kind::Journal));
+        let served = [own(1_040, SAVER, "save", 10), thread(1_060), thread(1_080)];
+        let verdict = judge(&wait(0, 0), served.iter());
+        assert_eq!((verdict.reason, verdict.own_ns), (Reason::Queue, 10 * MS));
+        let log = Part { cgroup_id: 2, program: Some("xfsaild/sda1".into()), device_ns: 20 * MS };
+        assert_eq!(verdict.by, [log]);
+        // While a commit that it waits for is being written, the blocks are its own as well as others'.
+        assert_eq!(judge(&wait(100, 0), served.iter()).by, []);
     }
 
     #[test]

@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "journal.h"
 #include "kernel.bpf.h"
 
 /* The priority's class is above these bits, and real-time is class 1 (include/uapi/linux/ioprio.h). */
@@ -56,8 +57,7 @@ const volatile u64 alone_after_ns = 1;
 
 static __always_inline bool is_journal(struct task_struct *p)
 {
-	return p->flags & PF_KTHREAD && p->comm[0] == 'j' && p->comm[1] == 'b' && p->comm[2] == 'd' &&
-	       p->comm[3] == '2';
+	return p->flags & PF_KTHREAD && is_journal_name(p->comm);
 }
 
 static __always_inline bool served_first(struct task_struct *p)
