@@ -19,6 +19,7 @@ use steward_kernel::disk::devices;
 
 use super::counts::Counts;
 use super::knobs::Knobs;
+use super::spent::Spent;
 use crate::turn::clock::now_ns;
 use crate::turn::part::Part;
 
@@ -133,6 +134,8 @@ pub(crate) struct Counting {
     pub(crate) over: VecDeque<Judged>,
     /// Why it is not counted, or what of it is not; in a sentence.
     pub(crate) problem: Option<String>,
+    /// What was spent on it.
+    pub(crate) spent: Spent,
 }
 
 impl std::fmt::Debug for Counting {
@@ -164,13 +167,13 @@ impl Counting {
         if !is_in_use && !is_asked {
             self.asked_at_ns = None;
             if self.running.take().is_some() {
-                *self = Counting::default();
+                *self = Counting { spent: self.spent.clone(), ..Counting::default() };
                 return Some(News::default());
             }
             return None;
         }
         if self.running.is_none() {
-            match start(knobs, roots) {
+            match start(knobs, roots, &self.spent) {
                 Ok(running) => self.running = Some(running),
                 Err(why) => {
                     // Whoever asks again has it tried again.
@@ -246,13 +249,13 @@ fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn start(knobs: &Arc<dyn Knobs>, roots: &Roots) -> Result<Running, String> {
+fn start(knobs: &Arc<dyn Knobs>, roots: &Roots, spent: &Spent) -> Result<Running, String> {
     let (stop, stopped) = channel();
     let told: Arc<Mutex<Told>> = Arc::default();
-    let (tells, knobs, roots) = (Arc::clone(&told), Arc::clone(knobs), roots.clone());
+    let (tells, knobs, roots, spent) = (Arc::clone(&told), Arc::clone(knobs), roots.clone(), spent.clone());
     let builder = std::thread::Builder::new().name("disk-counting".into());
     let begun = builder.spawn(move || match knobs.count() {
-        Ok(counts) => Work::new(counts, roots).run(&stopped, &tells),
+        Ok(counts) => Work::new(counts, roots).run(&stopped, &tells, &spent),
         Err(why) => lock(&tells).problem = Some(why),
     });
     begun.map_err(|error| format!("starting a thread: {error}"))?;
@@ -285,13 +288,15 @@ impl Work {
         }
     }
 
-    fn run(mut self, stopped: &Receiver<()>, told: &Mutex<Told>) {
+    fn run(mut self, stopped: &Receiver<()>, told: &Mutex<Told>, spent: &Spent) {
+        let mut meter = spent.by_this_thread();
         lock(told).lacks = self.counts.lacks();
         loop {
             match self.counts.read(now_ns()) {
                 Ok(reading) => self.take_in(reading, told),
                 Err(error) => lock(told).problem = Some(format!("reading what disks did: {error}")),
             }
+            meter.note();
             if stopped.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
                 return;
             }

@@ -24,6 +24,7 @@ use steward_kernel::journal::{JournalError, SharedJournal};
 use super::counts::{Counter, Counts};
 use super::known::Known;
 use super::moments::{Moments, Target, Watcher};
+use super::spent::Spent;
 use crate::files::journal::OwnJournal;
 
 /// What is to be in force.
@@ -98,6 +99,9 @@ pub trait Knobs: fmt::Debug + Send + Sync {
     /// disk that is only just coming.
     fn may_succeed_later(&self) -> bool;
 
+    /// What its own threads have spent on [moments](super::moments), in nanoseconds of CPU time.
+    fn spent_on_moments_ns(&self) -> u64;
+
     /// Begins to count what disks do for whom, until it is dropped. It takes a moment.
     ///
     /// # Errors
@@ -115,6 +119,7 @@ pub struct KernelKnobs {
     state: Mutex<State>,
     /// Beside the state, which is locked for as long as the disk is waited for.
     may_succeed_later: AtomicBool,
+    spent_on_moments: Spent,
 }
 
 /// What Steward has changed.
@@ -188,6 +193,7 @@ impl KernelKnobs {
             counter,
             state: Mutex::default(),
             may_succeed_later: AtomicBool::new(false),
+            spent_on_moments: Spent::default(),
         }
     }
 }
@@ -198,7 +204,7 @@ impl Knobs for KernelKnobs {
         // Whoever panicked with it had written what they did into the journal.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut work = Work { roots: &self.roots, journal, faults: Vec::new() };
-        let is_told_anew = attend(&mut state, wanted, self.watcher, &self.roots);
+        let is_told_anew = attend(&mut state, wanted, self.watcher, &self.roots, &self.spent_on_moments);
         work.disinherit(&state, wanted);
         work.take_back(&mut state, wanted, is_told_anew);
         work.give(&mut state, wanted);
@@ -228,17 +234,21 @@ impl Knobs for KernelKnobs {
         self.may_succeed_later.load(Ordering::Relaxed)
     }
 
+    fn spent_on_moments_ns(&self) -> u64 {
+        self.spent_on_moments.ns()
+    }
+
     fn count(&self) -> Result<Box<dyn Counts>, String> {
         (self.counter)()
     }
 }
 
 /// Begins to be told when somebody waits, before anybody is to be served first. Returns whether it did.
-fn attend(state: &mut State, wanted: &Wanted, watcher: Watcher, roots: &Roots) -> bool {
+fn attend(state: &mut State, wanted: &Wanted, watcher: Watcher, roots: &Roots, spent: &Spent) -> bool {
     if !wanted.waits || state.moments.is_some() {
         return false;
     }
-    let started = Moments::start(watcher, roots);
+    let started = Moments::start(watcher, roots, spent);
     state.moments = Some(started.map_err(|why| {
         tracing::info!(
             decision = "disk-moment",

@@ -20,6 +20,7 @@ use steward_core::process::TaskId;
 use steward_kernel::disk::{devices, priority};
 use steward_kernel::{KernelError, Roots};
 
+use super::spent::Spent;
 use crate::turn::clock::now_ns;
 
 /// What tells when somebody waits beside others who want the disk; readable when that begins.
@@ -162,14 +163,14 @@ impl Moments {
     ///
     /// # Errors
     /// In a sentence, why nobody is told when somebody waits.
-    pub(super) fn start(watcher: Watcher, roots: &Roots) -> Result<Self, String> {
+    pub(super) fn start(watcher: Watcher, roots: &Roots, spent: &Spent) -> Result<Self, String> {
         let watch = watcher()?;
         let (ended, stop) = pipe().map_err(|error| format!("making a pipe: {error}"))?;
         let targets = Arc::new(Mutex::new(Targets { roots: roots.clone(), waits: false, all: Vec::new() }));
-        let attended = Arc::clone(&targets);
+        let (attended, spent) = (Arc::clone(&targets), spent.clone());
         let builder = std::thread::Builder::new().name("disk-moments".into());
         let thread = builder
-            .spawn(move || attend(watch, &ended, &attended))
+            .spawn(move || attend(watch, &ended, &attended, &spent))
             .map_err(|error| format!("starting a thread: {error}"))?;
         Ok(Moments { targets, stop: Some(stop), thread: Some(thread) })
     }
@@ -214,7 +215,8 @@ fn lock(targets: &Mutex<Targets>) -> MutexGuard<'_, Targets> {
 }
 
 /// Goes on until the other end of `ended` is closed.
-fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets>) {
+fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets>, spent: &Spent) {
+    let mut meter = spent.by_this_thread();
     let mut rule = moments::Moments::default();
     loop {
         match is_ready(&[watch.as_fd(), ended.as_fd()], None) {
@@ -243,6 +245,7 @@ fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets
             if rule.handle_answer(asked_at_ns, watch.are_over(asked_at_ns)) {
                 lock(targets).set(false);
             }
+            meter.note();
         }
     }
 }
@@ -336,7 +339,7 @@ mod tests {
             let targets = Arc::new(Mutex::new(Targets { roots, waits: false, all: Vec::new() }));
             let watch = Box::new(Told { calls, over: Arc::clone(&over), file: file.clone(), steps: sender });
             let attended = Arc::clone(&targets);
-            let thread = std::thread::spawn(move || attend(watch, &ended, &attended));
+            let thread = std::thread::spawn(move || attend(watch, &ended, &attended, &Spent::default()));
             let moments = Moments { targets, stop: Some(stop), thread: Some(thread) };
             Stand { _directory: directory, file, moments, caller, over, steps }
         }

@@ -22,6 +22,11 @@ use crate::health::Topic;
 impl Daemon {
     /// Has each task's requests have the priority that they are to have, if it is time to look.
     pub(crate) fn tick_disk(&mut self, now_ns: u64) {
+        let spent = self.disk.spent_on_looks.clone();
+        spent.on(|| self.look_at_disks(now_ns));
+    }
+
+    fn look_at_disks(&mut self, now_ns: u64) {
         self.tick_counting(now_ns);
         let heirs = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.take_heirs()).unwrap_or_default();
         let mut heirs = self.heirs(&heirs);

@@ -25,6 +25,7 @@ use super::again::Again;
 use super::counting::{Counting, Totals};
 use super::knobs::{Knobs, Wanted};
 use super::known::Known;
+use super::spent::Spent;
 use crate::domains::cgroups::Cgroups;
 use crate::turn::part::Part;
 use crate::turn::worker::{About, Job, Progress};
@@ -85,6 +86,9 @@ pub(crate) struct Disk {
     pub(super) lost: u64,
     /// When what failed is tried again.
     again: Again,
+    /// What the daemon's loop has spent on looking, and the worker on changing what was wanted.
+    pub(super) spent_on_looks: Spent,
+    spent_on_changes: Spent,
 }
 
 impl Disk {
@@ -113,6 +117,8 @@ impl Disk {
             without_device: Vec::new(),
             lost: 0,
             again: Again::default(),
+            spent_on_looks: Spent::default(),
+            spent_on_changes: Spent::default(),
         }
     }
 
@@ -247,6 +253,16 @@ impl Disk {
         disks
     }
 
+    /// The CPU time that the daemon has spent on disks, in nanoseconds, by what for.
+    pub(crate) fn spent_ns(&self) -> [(&'static str, u64); 4] {
+        [
+            ("looks", self.spent_on_looks.ns()),
+            ("changes", self.spent_on_changes.ns()),
+            ("counting", self.counting.spent.ns()),
+            ("moments", self.knobs.spent_on_moments_ns()),
+        ]
+    }
+
     /// Whether anybody has something of the disk now.
     pub(super) fn is_in_use(&self) -> bool {
         let has_weights = !self.has_no_parts() || !self.handed_out.is_empty();
@@ -311,9 +327,10 @@ impl Disk {
         self.heirs.lock().unwrap_or_else(PoisonError::into_inner).extend(&wanted.heirs);
         self.wanted = Wanted { heirs: BTreeMap::new(), ..wanted };
         let (knobs, heirs, wanted) = (Arc::clone(&self.knobs), Arc::clone(&self.heirs), self.wanted.clone());
+        let spent = self.spent_on_changes.clone();
         let work = move || {
             let heirs = std::mem::take(&mut *heirs.lock().unwrap_or_else(PoisonError::into_inner));
-            let applied = knobs.apply(&Wanted { heirs, ..wanted });
+            let applied = spent.on(|| knobs.apply(&Wanted { heirs, ..wanted }));
             applied.map(|()| Progress::Done).map_err(|faults| faults.join("; "))
         };
         Some(Job { about: About::Disk, work: Box::new(work) })

@@ -66,6 +66,10 @@ impl Knobs for FakeDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).failed
     }
 
+    fn spent_on_moments_ns(&self) -> u64 {
+        0
+    }
+
     fn count(&self) -> Result<Box<dyn Counts>, String> {
         match self.counted() {
             None => Err("nobody counts here".to_owned()),

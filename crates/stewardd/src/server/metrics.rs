@@ -48,6 +48,8 @@ pub struct Figures {
     pub problems: u64,
     /// What all tasks together get, wanted, will get and could get.
     pub forecast: Forecast,
+    /// The CPU time that the daemon has spent on disks, in nanoseconds, by what for.
+    pub spent_on_disks_ns: Vec<(&'static str, u64)>,
     /// Domains that were made by Steward, or given something, and the root.
     pub domains: Vec<DomainFigures>,
 }
@@ -114,6 +116,7 @@ pub fn text(figures: &Figures) -> String {
     let of_memory = figures.domains.iter();
     let of_memory = of_memory.filter_map(|domain| Some((domain.name.as_str(), domain.memory.as_ref()?)));
     memory::describe(&mut registry, &of_memory.collect::<Vec<_>>());
+    disk::describe_spent(&mut registry, &figures.spent_on_disks_ns);
     let of_disk = figures.domains.iter();
     let of_disk = of_disk.filter_map(|domain| Some((domain.name.as_str(), domain.disk.as_ref()?)));
     disk::describe(&mut registry, &of_disk.collect::<Vec<_>>());
@@ -269,6 +272,7 @@ impl Daemon {
             decisions_lost: self.events_lost,
             problems: (self.problems().count() + self.health.all().count()) as u64,
             forecast: self.outlook_with(&records, now_ns()).report.machine,
+            spent_on_disks_ns: self.disk.spent_ns().to_vec(),
             domains: self.domain_figures(&records),
         }
     }

@@ -37,6 +37,21 @@ struct OfPart {
     quantile: Word,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfWork {
+    work: Word,
+}
+
+/// Puts what the daemon itself has spent on disks, by what for, into the registry.
+pub(super) fn describe_spent(registry: &mut Registry, spent_ns: &[(&'static str, u64)]) {
+    let family = Family::<OfWork, Seconds>::default();
+    for (work, ns) in spent_ns {
+        family.get_or_create(&OfWork { work: Word(work) }).inc_by(seconds(*ns));
+    }
+    let help = "CPU time that the daemon itself has spent on disks";
+    registry.register_with_unit("disk_own_cpu", help, Unit::Seconds, family);
+}
+
 /// Puts what requests took, and who waited where, into the registry.
 pub(super) fn describe_work(registry: &mut Registry, domains: &[(&str, &DiskWork)]) {
     let device = Family::<OfDomain, Seconds>::default();

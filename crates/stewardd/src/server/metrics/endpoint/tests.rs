@@ -67,6 +67,7 @@ fn figures() -> Figures {
         tasks: vec![(Standing::Admitted, 3), (Standing::Refused, 0)],
         decisions: vec![("admitted", 5), ("domain-refused", 1)],
         forecast: Forecast { desired_ms_per_s: 2500.0, ..Forecast::default() },
+        spent_on_disks_ns: vec![("looks", 1_500_000_000)],
         domains: vec![root, web],
         ..Figures::default()
     }
@@ -130,6 +131,7 @@ fn the_text_keeps_to_the_format_and_has_base_units() {
         (format!("steward_domain_cpu_seconds_total{{{web},kind=\"best_effort\"}}"), 1.5),
         (format!("steward_domain_promised_seconds_total{{{web}}}"), 2.5),
         (format!("steward_domain_broken_seconds_total{{{web}}}"), 2.0),
+        ("steward_disk_own_cpu_seconds_total{work=\"looks\"}".to_owned(), 1.5),
         (format!("steward_disk_read_bytes_total{{{web}}}"), 4096.0),
         (format!("steward_disk_written_bytes_total{{{web}}}"), 8192.0),
         (format!("steward_disk_requests_total{{{web}}}"), 3.0),
