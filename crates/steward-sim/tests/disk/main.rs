@@ -1,7 +1,8 @@
 //! Properties of whole machines with a disk: what Steward's decisions promise, whatever the programs do. With each,
 //! what it looks like when a rule is wrong. Faults that were found in the decisions have a test of their own each
-//! (`found`).
+//! (`found`), and what is charged for requests of mixed sizes (`charged`).
 
+mod charged;
 mod found;
 mod histories;
 mod rules;
