@@ -348,11 +348,10 @@ pub fn confined_later() -> Outcome {
         (0..2).map(|_| Program::start(&["spin"]).within(group).pin(0)).collect()
     };
     let mut programs: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).within(&free)).collect();
+    // It has had its turns elsewhere before.
+    let moment = Program::start(&["spin"]).within(&later);
     programs.extend(confined(&first));
     sleep(Duration::from_secs(2));
-    // It has its turns elsewhere before.
-    let moment = Program::start(&["spin"]).within(&later);
-    sleep(Duration::from_millis(200));
     drop(moment);
     programs.extend(confined(&later));
     let times = measure(&programs.iter().collect::<Vec<_>>(), 3.0);
