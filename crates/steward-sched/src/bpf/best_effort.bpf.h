@@ -132,7 +132,7 @@ __noinline bool domain_precedes(u32 a, u32 b, u32 restricted)
 	return order_precedes(table, a, b, restricted);
 }
 
-/* Whether a task of a domain that waits is to preempt one of a domain that runs. */
+/* Whether a task of a domain that waits is to preempt one of a domain that runs: order_preempts(), verified once. */
 static __always_inline bool goes_before(struct domain_table *table, u32 waiting, u32 running, u32 restricted)
 {
 	return order_may_preempt(table, waiting, running) && domain_precedes(waiting, running, restricted);

@@ -52,6 +52,7 @@ unsafe extern "C" {
         now_ns: u64,
     );
     fn decide_order_precedes(table: *const DomainTable, a: u16, b: u16, restricted: bool) -> bool;
+    fn decide_order_preempts(table: *const DomainTable, a: u16, b: u16) -> bool;
     fn decide_order_join(table: *mut DomainTable, index: u16, now_ns: u64);
     fn decide_order_join_restricted(table: *mut DomainTable, cpu: *mut CpuOrder, index: u16, now_ns: u64);
     fn decide_restricted_waits(cpu: *mut CpuOrder, index: u16);
@@ -155,6 +156,12 @@ impl DomainTable {
     pub fn restricted_precedes(&self, a: u16, b: u16) -> bool {
         // SAFETY: as in reset().
         unsafe { decide_order_precedes(self, a, b, true) }
+    }
+
+    /// Whether a task of domain `a`, which begins to wait, is to preempt one of domain `b`, which runs. O(depth).
+    pub fn preempts(&self, a: u16, b: u16) -> bool {
+        // SAFETY: as in reset().
+        unsafe { decide_order_preempts(self, a, b) }
     }
 
     /// Tasks of the domain, which may run everywhere, want to run: credit of more than a cycle is forgotten. O(depth

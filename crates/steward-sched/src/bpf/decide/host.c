@@ -350,6 +350,11 @@ bool decide_order_precedes(struct domain_table *t, u16 a, u16 b, bool restricted
 	return order_precedes(t, a, b, restricted);
 }
 
+bool decide_order_preempts(struct domain_table *t, u16 a, u16 b)
+{
+	return order_preempts(t, a, b);
+}
+
 void decide_order_join(struct domain_table *t, u16 index, u64 now_ns)
 {
 	order_change(t, &no_cpu, CHANGE_JOIN, index, 0, now_ns);

@@ -590,6 +590,12 @@ DECIDE bool order_may_preempt(const struct domain_table *t, u32 a, u32 b)
 	return a != b && t->order != ORDER_WRR;
 }
 
+/* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. */
+DECIDE bool order_preempts(struct domain_table *t, u32 a, u32 b)
+{
+	return order_may_preempt(t, a, b) && order_precedes(t, a, b, false);
+}
+
 /* A contender begins at a level whose clock is this, without credit. */
 DECIDE void node_begins(struct domain_table *t, u32 node, u64 clock)
 {
