@@ -584,6 +584,11 @@ DECIDE_CALLED bool order_precedes(struct domain_table *t, u32 a, u32 b, bool res
 	return false;
 }
 
+/* In the BPF program, a function that is verified once, and not again in each loop that calls it. */
+#ifndef ORDER_PRECEDES
+#define ORDER_PRECEDES order_precedes
+#endif
+
 /* Whether tasks of domain a ever preempt those of domain b. WRR takes turns only. */
 DECIDE bool order_may_preempt(const struct domain_table *t, u32 a, u32 b)
 {
@@ -594,6 +599,89 @@ DECIDE bool order_may_preempt(const struct domain_table *t, u32 a, u32 b)
 DECIDE bool order_preempts(struct domain_table *t, u32 a, u32 b)
 {
 	return order_may_preempt(t, a, b) && order_precedes(t, a, b, false);
+}
+
+/* Notes that tasks of the domain that may run on some CPUs only wait for this one. Without the lock, after they were
+ * put into their queue. */
+DECIDE void restricted_waits(struct cpu_order *cpu, u32 index)
+{
+	u32 word = (index & (MAX_DOMAINS - 1)) / 64;
+
+	__sync_fetch_and_or(&cpu->restricted[word], 1ULL << (index & 63));
+	__sync_fetch_and_or(&cpu->any_restricted, 1ULL << word);
+}
+
+/*
+ * Forgets it. By this CPU alone, before it looks into the queue: what is put there afterwards is noted again. The
+ * word's bit stays until restricted_word() finds the word empty.
+ */
+DECIDE void restricted_forget(struct cpu_order *cpu, u32 index)
+{
+	__sync_fetch_and_and(&cpu->restricted[(index & (MAX_DOMAINS - 1)) / 64], ~(1ULL << (index & 63)));
+}
+
+DECIDE bool restricted_noted(const struct cpu_order *cpu, u32 index)
+{
+	return cpu->restricted[(index & (MAX_DOMAINS - 1)) / 64] >> (index & 63) & 1;
+}
+
+/* The place of the lowest bit of a number that is not 0: as many ones as the number below it has. Without branches
+ * and tables. */
+DECIDE u32 lowest_bit(u64 bits)
+{
+	u64 below = (bits & -bits) - 1;
+
+	below -= below >> 1 & 0x5555555555555555ULL;
+	below = (below & 0x3333333333333333ULL) + (below >> 2 & 0x3333333333333333ULL);
+	below = (below + (below >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	below = below * 0x0101010101010101ULL >> 56;
+	/* The compiler must not know what the verifier does not. */
+	asm volatile("" : "+r"(below));
+	return below & 63;
+}
+
+/* Which domains of one word are noted; if none is, the word's bit is cleared. */
+DECIDE u64 restricted_word(struct cpu_order *cpu, u32 word)
+{
+	volatile u64 *bits = &cpu->restricted[word & (MAX_DOMAINS / 64 - 1)];
+	u64 bit = 1ULL << (word & (MAX_DOMAINS / 64 - 1)), noted = *bits;
+
+	if (noted)
+		return noted;
+	/* Whoever notes something in this word does so before it notes the word. */
+	__sync_fetch_and_and(&cpu->any_restricted, ~bit);
+	if (*bits)
+		__sync_fetch_and_or(&cpu->any_restricted, bit);
+	return 0;
+}
+
+/*
+ * Of the domains with tasks that may run on some CPUs only, among them this one, the one that comes first among its
+ * like; 0 when there is none. Only such as come before the domain `free`, which has tasks for any CPU (0: none has), or
+ * with `own` are that domain: one that is behind it must not hide another that is not. O(k depth) for k such domains:
+ * what is confined to few CPUs is seldom much, and nobody else's place depends on it.
+ */
+DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu, u32 free, bool own)
+{
+	u64 words = *(volatile u64 *)&cpu->any_restricted;
+	u32 first = 0, step, bit;
+
+	for (step = loop_begin(); step < MAX_DOMAINS / 64 && words && can_loop; step++) {
+		u32 word = lowest_bit(words) & (MAX_DOMAINS / 64 - 1);
+		u64 bits = restricted_word(cpu, word);
+
+		words &= words - 1;
+		for (bit = loop_begin(); bit < 64 && bits && can_loop; bit++) {
+			u32 index = word * 64 + lowest_bit(bits);
+
+			bits &= bits - 1;
+			if (free && !(own && index == free) && !ORDER_PRECEDES(t, index, free, false))
+				continue;
+			if (!first || ORDER_PRECEDES(t, index, first, true))
+				first = index;
+		}
+	}
+	return first;
 }
 
 /* A contender begins at a level whose clock is this, without credit. */
