@@ -123,8 +123,7 @@ static __always_inline void join_late(struct domain_table *table, struct task_st
 		change_order(cpu_run_of(cpu)->restricted ? CHANGE_JOIN_RESTRICTED : CHANGE_JOIN, t->domain, 0, cpu);
 }
 
-/* Whether tasks of domain a come before tasks of domain b; `restricted`: both may run on some CPUs only. See
- * state.bpf.h. */
+/* Whether tasks of domain a come before tasks of domain b; `restricted`: both may run on some CPUs only. */
 __noinline bool domain_precedes(u32 a, u32 b, u32 restricted)
 {
 	struct domain_table *table = domains();

@@ -8,11 +8,6 @@
 #include "kernel.bpf.h"
 #include "compat.bpf.h"
 #include "record.h"
-
-/* order_precedes() about the one table that there is, verified once. */
-bool domain_precedes(unsigned int a, unsigned int b, unsigned int restricted);
-#define ORDER_PRECEDES(table, a, b, restricted) domain_precedes(a, b, restricted)
-
 #include "decide/best_effort.h"
 #include "decide/class.h"
 

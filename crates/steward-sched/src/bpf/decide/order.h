@@ -584,11 +584,6 @@ DECIDE_CALLED bool order_precedes(struct domain_table *t, u32 a, u32 b, bool res
 	return false;
 }
 
-/* In the BPF program, a function that is verified once, and not again in each loop that calls it. */
-#ifndef ORDER_PRECEDES
-#define ORDER_PRECEDES order_precedes
-#endif
-
 /* Whether tasks of domain a ever preempt those of domain b. WRR takes turns only. */
 DECIDE bool order_may_preempt(const struct domain_table *t, u32 a, u32 b)
 {
@@ -675,9 +670,9 @@ DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu
 			u32 index = word * 64 + lowest_bit(bits);
 
 			bits &= bits - 1;
-			if (free && !(own && index == free) && !ORDER_PRECEDES(t, index, free, false))
+			if (free && !(own && index == free) && !order_precedes(t, index, free, false))
 				continue;
-			if (!first || ORDER_PRECEDES(t, index, first, true))
+			if (!first || order_precedes(t, index, first, true))
 				first = index;
 		}
 	}

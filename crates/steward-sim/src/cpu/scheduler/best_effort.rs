@@ -321,8 +321,7 @@ impl Scheduler {
         let both = choice.restricted && self.orders[cpu as usize].runs_restricted == 1;
         // Its place among the few is nothing to what may run everywhere.
         let behind = |free: u16| free != running && self.domains.precedes(free, running);
-        let is_behind = both && choice.free.is_some_and(behind);
-        !is_behind && !self.precedes(choice.index, running, both)
+        !self.precedes(choice.index, running, both) && !(both && choice.free.is_some_and(behind))
     }
 
     /// Whether prev, which could go on, comes before what was chosen.
