@@ -444,57 +444,6 @@ fn confined_domains_share_their_cpu_by_weight_beside_free_ones() {
     assert!((used[0] - 0.04).abs() < 0.005, "{used:?}");
 }
 
-/// Two domains confined to one CPU share it by their weights, whenever the second comes, and whatever it did before:
-/// beside a free one they fall behind the level's clock, by which a newcomer would wait until they have caught up.
-#[test]
-fn who_is_confined_later_shares_with_those_who_are() {
-    for (cpus, weights) in [(4u32, [100u32, 100, 100]), (2, [100, 100, 10]), (2, [300, 100, 5])] {
-        let (specs, _) = domains(&weights.map(|weight| (0.0, weight)));
-        // It has had its turns elsewhere before.
-        let moment = Phase::Run(Amount::Fixed(MS));
-        let before = [
-            moment,
-            Phase::Sleep(Amount::Fixed(50 * MS)),
-            moment,
-            Phase::Sleep(Amount::Fixed(3600 * SECOND)),
-        ];
-        let tasks = vec![
-            TaskSpec { pinned: CpuSet::of([0]), ..task("first", 0, 2, &BUSY) },
-            TaskSpec {
-                pinned: CpuSet::of([0]),
-                starts: vec![Amount::Fixed(8 * SECOND)],
-                ..task("second", 1, 2, &BUSY)
-            },
-            task("free", 2, cpus, &BUSY),
-            TaskSpec { starts: vec![Amount::Fixed(7_900 * MS)], ..task("before", 1, 1, &before) },
-        ];
-        let mut scenario = machine(cpus, BestEffortOrder::VirtualTime, specs, tasks);
-        scenario.warmup_ns = 9 * SECOND;
-        let outcome = Machine::new(&scenario).run();
-        let used = |place: usize| outcome.domains[place].share * f64::from(cpus);
-        let due = f64::from(weights[1]) / f64::from(weights[0] + weights[1]);
-        assert!((used(0) + used(1) - 1.0).abs() < 0.001, "the CPU is theirs: {} and {}", used(0), used(1));
-        assert!((used(1) - due).abs() < 0.005, "{} of {due}", used(1));
-    }
-}
-
-/// Of a domain that has tasks of both kinds, those that are confined are not put behind all that has fallen behind on
-/// their CPU: they have their turns while the domain gets what it is due elsewhere.
-#[test]
-fn who_is_confined_has_turns_whatever_its_domain_gets_elsewhere() {
-    let (specs, _) = domains(&[(0.0, 100), (0.0, 100), (0.0, 100)]);
-    let tasks = vec![
-        TaskSpec { pinned: CpuSet::of([0]), ..task("crowd", 0, 2, &BUSY) },
-        task("free", 1, 2, &BUSY),
-        task("mixed", 2, 2, &BUSY),
-        TaskSpec { pinned: CpuSet::of([0]), ..task("confined", 2, 1, &BUSY) },
-    ];
-    let outcome = Machine::new(&machine(2, BestEffortOrder::VirtualTime, specs, tasks)).run();
-    let wait_ms = outcome.task("confined").expect("it is there").latency_ms_max;
-    println!("{wait_ms} {:?}", outcome.domains.iter().map(|d| d.share).collect::<Vec<_>>());
-    assert!(wait_ms < 500.0, "{wait_ms}");
-}
-
 /// A kernel thread of nice -20 that runs for a moment weighs 87 times what others do. It is one of the root's own
 /// tasks, beside which the credit of domains is counted, and leaves them at least half of it: who used a tenth has a
 /// burst of a tenth without a wait.

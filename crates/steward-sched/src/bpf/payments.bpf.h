@@ -15,11 +15,11 @@ static __always_inline bool stands_alone(struct domain_table *table, u32 index)
 	return !waiting || (waiting == 1 && order_is_queued(table, index));
 }
 
-/* A domain pays for CPU time that its tasks got, `restricted` if they may run on some CPUs only. */
-static __always_inline void pay_domain(u32 index, u64 used_ns, u32 restricted)
+/* A domain pays for CPU time that its tasks got. */
+static __always_inline void pay_domain(u32 index, u64 used_ns)
 {
 	if (used_ns)
-		change_order(restricted ? CHANGE_PAY_RESTRICTED : CHANGE_PAY, index, used_ns, bpf_get_smp_processor_id());
+		change_order(CHANGE_PAY, index, used_ns, bpf_get_smp_processor_id());
 }
 
 /* The quotas of a domain and of those above it pay for best-effort time. */
@@ -44,15 +44,13 @@ __noinline int pay_quotas(u32 index, u64 used_ns)
  */
 static __noinline int change_debtor(struct cpu_run *run, u32 index)
 {
-	u32 before, aside, before_restricted, aside_restricted;
+	u32 before, aside;
 	u64 before_ns, aside_ns, taken_ns = 0;
 
 	before = run->unpaid_domain;
 	aside = run->aside_domain;
 	before_ns = run->unpaid_ns;
 	aside_ns = run->aside_ns;
-	before_restricted = run->unpaid_restricted;
-	aside_restricted = run->aside_restricted;
 	if (aside == index) {
 		taken_ns = aside_ns;
 		aside_ns = 0;
@@ -61,11 +59,10 @@ static __noinline int change_debtor(struct cpu_run *run, u32 index)
 	run->unpaid_ns = taken_ns;
 	run->aside_domain = before;
 	run->aside_ns = before_ns <= CHARGE_BATCH_NS ? before_ns : 0;
-	run->aside_restricted = before_restricted;
 	if (aside && aside_ns)
-		pay_domain(aside, aside_ns, aside_restricted);
+		pay_domain(aside, aside_ns);
 	if (before && before_ns > CHARGE_BATCH_NS)
-		pay_domain(before, before_ns, before_restricted);
+		pay_domain(before, before_ns);
 	return 0;
 }
 
@@ -78,15 +75,13 @@ static __always_inline void charge_domain(struct domain_table *table, struct cpu
 
 	if (run->unpaid_domain != index)
 		change_debtor(run, index);
-	/* Of both kinds, what it owes together is taken for the kind of the last: it is half a millisecond. */
-	run->unpaid_restricted = run->restricted;
 	unpaid_ns = run->unpaid_ns + used_ns;
 	if (unpaid_ns < (watched ? CHARGE_BATCH_NS : CHARGE_ALONE_NS)) {
 		run->unpaid_ns = unpaid_ns;
 		return;
 	}
 	run->unpaid_ns = 0;
-	pay_domain(index, unpaid_ns, run->restricted);
+	pay_domain(index, unpaid_ns);
 }
 
 /* Charges best-effort time to the task, its domain and the quotas above it. */

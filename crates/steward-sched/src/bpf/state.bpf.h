@@ -161,9 +161,6 @@ struct cpu_run {
 	u64 served_seen; /* the domain that was served last, and order_changes then */
 	u32 unpaid_domain;
 	u32 aside_domain;
-	u32 unpaid_restricted; /* it was of tasks that may run on some CPUs only */
-	u32 aside_restricted;
-	u32 restricted; /* what runs, or ran last, is such a task */
 	u32 domain; /* of the task that runs as best-effort; 0 for anything else */
 	u32 weight; /* of that task */
 	u32 alone; /* its slice is a long one, because nothing waited */

@@ -92,7 +92,6 @@ static __always_inline void run_interactive(struct task_struct *p, struct task_s
 	run->deadline_ns = slot->edf.deadline_ns;
 	run->domain = 0;
 	run->gap = 0;
-	run->restricted = is_restricted(p);
 	watch_budget(run, cpu, left_ns);
 }
 
@@ -108,9 +107,8 @@ static __always_inline void run_best_effort(struct task_struct *p, struct task_s
 	run->vtime_at_ns = t->charged_ns;
 	run->weight = t->weight;
 	run->alone = 0;
-	run->restricted = is_restricted(p);
-	if (order && order->runs_restricted != run->restricted)
-		order->runs_restricted = run->restricted;
+	if (order && order->runs_restricted != is_restricted(p))
+		order->runs_restricted = is_restricted(p);
 }
 
 /* prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting. */
@@ -121,7 +119,7 @@ static __always_inline void keep_best_effort(struct task_struct *prev, struct ta
 	bool alone = !others_wait(table, t->domain, cpu) && !leaving;
 
 	if (order) {
-		serve_order(table, order, run, t->domain, is_restricted(prev));
+		serve_order(table, order, run, t->domain);
 		clock_follow(&domain_at(table, t->domain)->task_clock, t->vtime);
 	}
 	run_best_effort(prev, t, run, cpu);

@@ -64,20 +64,6 @@ pub struct Account {
     pub little: u8,
 }
 
-/// Where a contender stands among what may run on the same few CPUs, by what it was served there.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RestrictedPlace {
-    /// Virtual time.
-    pub paid: u64,
-    /// The smallest is served first.
-    pub key: u64,
-    /// What the level had been served when this was counted last, in nanoseconds.
-    pub served_ns: u64,
-    /// By which its debt counts; 0: it never wanted anything of this kind.
-    pub weight: u32,
-}
-
 /// What the paper's orders keep of a contender.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -281,7 +267,7 @@ pub struct DomainTable {
     /// How many domains have their own tasks in the heaps.
     pub waiting: u32,
     /// Where a walk through heaps and levels is.
-    pub(super) walk: [u64; 18],
+    pub(super) walk: [u64; 17],
     /// Of each node: virtual time, a stamp, or a place in line.
     pub keys: [u64; NODES],
     /// The nodes.
@@ -290,8 +276,6 @@ pub struct DomainTable {
     pub tokens: [Tokens; 2 * DOMAINS_MAX],
     /// The same.
     pub accounts: [Account; 2 * DOMAINS_MAX],
-    /// The same.
-    pub restricted: [RestrictedPlace; 2 * DOMAINS_MAX],
     /// The domains by index.
     pub domains: [Domain; DOMAINS_MAX],
 }
@@ -299,7 +283,7 @@ pub struct DomainTable {
 /// What one CPU keeps of the order.
 #[repr(C)]
 pub struct CpuOrder {
-    /// The virtual time of each level among what may run on some CPUs only: of whoever of them was served here last.
+    /// The virtual time of each level as this CPU saw it.
     pub clocks: [u64; DOMAINS_MAX],
     /// Bit n of word m: domain 64 m + n has tasks waiting that may run on some CPUs only, among them this one.
     pub restricted: [u64; DOMAINS_MAX / 64],

@@ -43,7 +43,6 @@ unsafe extern "C" {
     fn decide_order_unpark(table: *mut DomainTable, index: u16, now_ns: u64);
     fn decide_order_first(table: *const DomainTable) -> u16;
     fn decide_order_serve(table: *mut DomainTable, cpu: *mut CpuOrder, index: u16);
-    fn decide_order_serve_restricted(table: *mut DomainTable, cpu: *mut CpuOrder, index: u16);
     fn decide_order_charge(
         table: *mut DomainTable,
         cpu: *mut CpuOrder,
@@ -51,13 +50,12 @@ unsafe extern "C" {
         used_ns: u64,
         now_ns: u64,
     );
-    fn decide_order_precedes(table: *const DomainTable, a: u16, b: u16, restricted: bool) -> bool;
+    fn decide_order_precedes(table: *const DomainTable, a: u16, b: u16) -> bool;
     fn decide_order_preempts(table: *const DomainTable, a: u16, b: u16) -> bool;
-    fn decide_order_join(table: *mut DomainTable, index: u16, now_ns: u64);
     fn decide_order_join_restricted(table: *mut DomainTable, cpu: *mut CpuOrder, index: u16, now_ns: u64);
     fn decide_restricted_waits(cpu: *mut CpuOrder, index: u16);
     fn decide_restricted_forget(cpu: *mut CpuOrder, index: u16);
-    fn decide_restricted_first(table: *const DomainTable, cpu: *mut CpuOrder, free: u16, own: bool) -> u16;
+    fn decide_restricted_first(table: *const DomainTable, cpu: *mut CpuOrder) -> u16;
     fn decide_order_reset(table: *mut DomainTable, index: u16);
 }
 
@@ -121,27 +119,20 @@ impl DomainTable {
         some(unsafe { decide_order_first(self) })
     }
 
-    /// A CPU serves the domain, with a task that may run everywhere. O(depth).
+    /// A CPU serves the domain. O(depth).
     pub fn serve(&mut self, cpu: &mut CpuOrder, index: u16) {
         // SAFETY: as in reset().
         unsafe { decide_order_serve(self, cpu, index) }
     }
 
-    /// A CPU serves the domain, with a task that may run on some CPUs only. O(depth).
-    pub fn serve_restricted(&mut self, cpu: &mut CpuOrder, index: u16) {
-        // SAFETY: as in reset().
-        unsafe { decide_order_serve_restricted(self, cpu, index) }
-    }
-
-    /// The domain was served `used_ns` of CPU time, with tasks that may run everywhere. O(depth log n).
+    /// The domain was served `used_ns` of CPU time, where every task may run on every CPU. O(depth log n).
     pub fn charge(&mut self, index: u16, used_ns: u64, now_ns: u64) {
         // SAFETY: as in reset(); without a CPU's order it takes one of its own, in which nothing waits.
         unsafe { decide_order_charge(self, std::ptr::null_mut(), index, used_ns, now_ns) }
     }
 
-    /// The domain was served `used_ns` of CPU time by the CPU of this order, with tasks that may run on some CPUs only.
-    /// O(depth log n).
-    pub fn charge_restricted(&mut self, cpu: &mut CpuOrder, index: u16, used_ns: u64, now_ns: u64) {
+    /// The domain was served `used_ns` of CPU time by the CPU of this order. O(depth log n).
+    pub fn charge_on(&mut self, cpu: &mut CpuOrder, index: u16, used_ns: u64, now_ns: u64) {
         // SAFETY: as in reset().
         unsafe { decide_order_charge(self, cpu, index, used_ns, now_ns) }
     }
@@ -149,26 +140,13 @@ impl DomainTable {
     /// Whether tasks of domain `a` come before tasks of domain `b`. O(depth).
     pub fn precedes(&self, a: u16, b: u16) -> bool {
         // SAFETY: as in reset().
-        unsafe { decide_order_precedes(self, a, b, false) }
-    }
-
-    /// The same of tasks that may run on some CPUs only, of both. O(depth).
-    pub fn restricted_precedes(&self, a: u16, b: u16) -> bool {
-        // SAFETY: as in reset().
-        unsafe { decide_order_precedes(self, a, b, true) }
+        unsafe { decide_order_precedes(self, a, b) }
     }
 
     /// Whether a task of domain `a`, which begins to wait, is to preempt one of domain `b`, which runs. O(depth).
     pub fn preempts(&self, a: u16, b: u16) -> bool {
         // SAFETY: as in reset().
         unsafe { decide_order_preempts(self, a, b) }
-    }
-
-    /// Tasks of the domain, which may run everywhere, want to run: credit of more than a cycle is forgotten. O(depth
-    /// log n).
-    pub fn join(&mut self, index: u16, now_ns: u64) {
-        // SAFETY: as in reset().
-        unsafe { decide_order_join(self, index, now_ns) }
     }
 
     /// Tasks of the domain wait that may run on some CPUs only, and `cpu` is that of the CPU that they are on: credit
@@ -178,12 +156,11 @@ impl DomainTable {
         unsafe { decide_order_join_restricted(self, cpu, index, now_ns) }
     }
 
-    /// Of the domains that wait for this CPU with tasks that may run on some CPUs only, the one that comes first, of
-    /// those that come before the domain `free`, if there is one, or with `own` are that domain. O(k depth) for k such
-    /// domains.
-    pub fn restricted_first(&self, cpu: &mut CpuOrder, free: Option<u16>, own: bool) -> Option<u16> {
+    /// Of the domains that wait for this CPU with tasks that may run on some CPUs only, the one that comes first. O(k
+    /// depth) for k such domains.
+    pub fn restricted_first(&self, cpu: &mut CpuOrder) -> Option<u16> {
         // SAFETY: as in reset().
-        some(unsafe { decide_restricted_first(self, cpu, free.unwrap_or(0), own) })
+        some(unsafe { decide_restricted_first(self, cpu) })
     }
 }
 

@@ -158,15 +158,16 @@ impl Machine {
     pub fn choose(&mut self, cpu: usize) -> Option<usize> {
         loop {
             let free = self.table.first();
-            let restricted = self.table.restricted_first(&mut self.orders[cpu], free, true);
-            let of_restricted = restricted.is_some();
-            let index = restricted.or(free)?;
+            let restricted = self.table.restricted_first(&mut self.orders[cpu]);
+            let of_restricted = match (free, restricted) {
+                (_, None) => false,
+                (None, Some(_)) => true,
+                (Some(a), Some(b)) => a == b || self.table.precedes(b, a),
+            };
+            let index = if of_restricted { restricted? } else { free? };
             match self.waiting(index, cpu, of_restricted) {
                 Some(task) => {
-                    match of_restricted {
-                        true => self.table.serve_restricted(&mut self.orders[cpu], index),
-                        false => self.table.serve(&mut self.orders[cpu], index),
-                    }
+                    self.table.serve(&mut self.orders[cpu], index);
                     self.orders[cpu].runs_restricted = of_restricted.into();
                     return Some(task);
                 }
@@ -208,11 +209,7 @@ impl Machine {
         self.now_ns += self.quantum_ns;
         for (task, cpu) in served {
             let used_ns = self.quantum_ns.min(self.tasks[task].left_ns);
-            let domain = self.tasks[task].domain;
-            match self.orders[cpu].runs_restricted {
-                1 => self.table.charge_restricted(&mut self.orders[cpu], domain, used_ns, self.now_ns),
-                _ => self.table.charge(domain, used_ns, self.now_ns),
-            }
+            self.table.charge_on(&mut self.orders[cpu], self.tasks[task].domain, used_ns, self.now_ns);
             let state = &mut self.tasks[task];
             (state.on_cpu, state.waits_since_ns) = (false, self.now_ns);
             state.used_ns += used_ns;

@@ -18,7 +18,6 @@ use steward_sched::decide::{
 
 use crate::cpu::kernel::{Kernel, Queue, TaskId};
 use crate::random::Random;
-use best_effort::Choice;
 use state::{Counts, CpuRun, CpuState, Mode, NEVER, TaskState};
 pub(crate) use state::{Enqueued, Scheduler, Slot, Standing};
 
@@ -117,8 +116,7 @@ impl Scheduler {
     fn keep_best_effort(&mut self, k: &mut Kernel, prev: TaskId, cpu: u32) {
         let TaskState { domain, vtime, .. } = self.tasks[prev as usize];
         let alone = !self.others_wait(domain, cpu);
-        let restricted = self.is_restricted(k, prev);
-        self.serve(Choice { index: domain, restricted, free: None }, cpu as usize);
+        self.domains.serve(&mut self.orders[cpu as usize], domain);
         let clock = &mut self.domains.at_mut(domain).task_clock;
         *clock = (*clock).max(vtime);
         self.run_best_effort(k, prev, cpu);

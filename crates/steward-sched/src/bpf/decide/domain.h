@@ -151,17 +151,6 @@ struct domain {
 };
 
 /*
- * Where a contender stands among what may run on the same few CPUs, by what it was served there: see restricted_step().
- */
-struct restricted_place {
-	u64 paid; /* virtual time */
-	u64 key; /* the smallest is served first */
-	u64 served_ns; /* what the level had been served when this was counted last */
-	u32 weight; /* by which its debt counts; 0: it never wanted anything of this kind */
-	u32 unused;
-};
-
-/*
  * Where a walk through heaps and levels is, under the lock. It is kept in the table instead of in variables: the BPF
  * verifier follows what a variable may hold along every path, and several paths a step through all steps are too many;
  * what is read back from memory is one unknown number.
@@ -178,8 +167,6 @@ struct walk {
 	u32 ends; /* this is the last level */
 	u32 placed; /* the node that is given its place */
 	u32 resets; /* the domain that begins anew after the walk */
-	u32 first_here; /* restricted_walk(): nobody else wants what this CPU has for few */
-	u32 unused;
 	u32 priority; /* the contender's */
 	u32 weight; /* the contender's */
 	u32 beside; /* what contends there, weighed */
@@ -208,13 +195,12 @@ struct domain_table {
 	struct node nodes[NODES];
 	struct tokens tokens[2 * MAX_DOMAINS]; /* of each domain, and of its own tasks */
 	struct account accounts[2 * MAX_DOMAINS]; /* the same */
-	struct restricted_place restricted[2 * MAX_DOMAINS]; /* the same */
 	struct domain domains[MAX_DOMAINS];
 };
 
 /*
- * What one CPU keeps of the order: which domains have tasks waiting that may run on some CPUs only, among them this
- * one, and the virtual time of each level among these: of whoever of them was served here last.
+ * What one CPU keeps of the order: the virtual time of each level as this CPU saw it, and which domains have tasks
+ * waiting that may run on some CPUs only, among them this one.
  */
 struct cpu_order {
 	u64 clocks[MAX_DOMAINS]; /* of priority PRIORITY_DEFAULT */

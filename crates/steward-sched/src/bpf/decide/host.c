@@ -332,22 +332,17 @@ u16 decide_order_first(struct domain_table *t)
 
 void decide_order_serve(struct domain_table *t, struct cpu_order *cpu, u16 index)
 {
-	order_serve(t, cpu, index, false);
-}
-
-void decide_order_serve_restricted(struct domain_table *t, struct cpu_order *cpu, u16 index)
-{
-	order_serve(t, cpu, index, true);
+	order_serve(t, cpu, index);
 }
 
 void decide_order_charge(struct domain_table *t, struct cpu_order *cpu, u16 index, u64 used_ns, u64 now_ns)
 {
-	order_change(t, cpu ? cpu : &no_cpu, cpu ? CHANGE_PAY_RESTRICTED : CHANGE_PAY, index, used_ns, now_ns);
+	order_change(t, cpu ? cpu : &no_cpu, CHANGE_PAY, index, used_ns, now_ns);
 }
 
-bool decide_order_precedes(struct domain_table *t, u16 a, u16 b, bool restricted)
+bool decide_order_precedes(struct domain_table *t, u16 a, u16 b)
 {
-	return order_precedes(t, a, b, restricted);
+	return order_precedes(t, a, b);
 }
 
 bool decide_order_preempts(struct domain_table *t, u16 a, u16 b)
@@ -355,14 +350,9 @@ bool decide_order_preempts(struct domain_table *t, u16 a, u16 b)
 	return order_preempts(t, a, b);
 }
 
-void decide_order_join(struct domain_table *t, u16 index, u64 now_ns)
-{
-	order_change(t, &no_cpu, CHANGE_JOIN, index, 0, now_ns);
-}
-
 void decide_order_join_restricted(struct domain_table *t, struct cpu_order *cpu, u16 index, u64 now_ns)
 {
-	order_change(t, cpu, CHANGE_JOIN_RESTRICTED, index, 0, now_ns);
+	order_change(t, cpu, CHANGE_JOIN, index, 0, now_ns);
 }
 
 void decide_restricted_waits(struct cpu_order *cpu, u16 index)
@@ -375,9 +365,9 @@ void decide_restricted_forget(struct cpu_order *cpu, u16 index)
 	restricted_forget(cpu, index);
 }
 
-u16 decide_restricted_first(struct domain_table *t, struct cpu_order *cpu, u16 free, bool own)
+u16 decide_restricted_first(struct domain_table *t, struct cpu_order *cpu)
 {
-	return (u16)restricted_first(t, cpu, free, own);
+	return (u16)restricted_first(t, cpu);
 }
 
 void decide_order_reset(struct domain_table *t, u16 index)
@@ -620,11 +610,6 @@ const u64 decide_layout[] = {
 	offsetof(struct account, since_served_ns),
 	offsetof(struct account, ahead),
 	offsetof(struct account, little),
-	sizeof(struct restricted_place),
-	offsetof(struct restricted_place, paid),
-	offsetof(struct restricted_place, key),
-	offsetof(struct restricted_place, served_ns),
-	offsetof(struct restricted_place, weight),
 	sizeof(struct node),
 	offsetof(struct node, left),
 	offsetof(struct node, right),
@@ -705,7 +690,6 @@ const u64 decide_layout[] = {
 	offsetof(struct domain_table, nodes),
 	offsetof(struct domain_table, tokens),
 	offsetof(struct domain_table, accounts),
-	offsetof(struct domain_table, restricted),
 	offsetof(struct domain_table, domains),
 	sizeof(struct cpu_order),
 	offsetof(struct cpu_order, clocks),

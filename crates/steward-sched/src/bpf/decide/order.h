@@ -31,10 +31,8 @@
  * What may run on some CPUs only (pinned, in a cpuset, or with migration disabled) contends in the same order, but a
  * CPU must not have to look through all that it may not serve. So such tasks wait apart, and each CPU knows which
  * domains have some for it; a comparison of two domains where their ways up the tree meet says which comes first. Work
- * that is restricted to few CPUs may be served less than it is due, for as long as it wants more than they have. Beside
- * what may run everywhere it keeps no more of that than anybody's credit. Among its like it stands by a place of its
- * own (struct restricted_place): there each falls behind those that are free as far as the others do, for ever, and
- * their weights hold all the same.
+ * that is confined to few CPUs may be served less than it is due, for as long as it wants more than they have. Its
+ * credit is measured by the clocks of those CPUs (struct cpu_order), so that it stays exact among its like.
  *
  * The orders of the paper are in cycles.h.
  */
@@ -56,7 +54,8 @@ enum order_step {
 	STEP_ENTERS, /* it begins to wait, and its level may with it */
 	STEP_LEAVES, /* it waits no more, and its level may not either */
 	STEP_PAYS,
-	STEP_JOINS, /* it waits, whether in the heaps or not: credit that is too old is forgotten */
+	STEP_JOINS, /* it wants what only some CPUs have: credit that is too old is forgotten */
+	STEP_JOINS_FIRST, /* the same, and nobody else has wanted that for a while */
 };
 
 DECIDE u64 later(u64 a, u64 b)
@@ -115,6 +114,14 @@ DECIDE bool has_all_credit(u64 ahead, u64 paid, u64 credit, u64 clock)
 	return !clock_before(credit + ahead, paid) && (!ahead || !clock_before(clock, paid));
 }
 
+/* The clock of the walk's level, among those of the contender's priority; the walk's own may be that of one CPU. */
+DECIDE u64 walk_level_clock(struct domain_table *t)
+{
+	volatile struct walk *walk = &t->walk;
+
+	return domain_at(t, walk->level)->clocks[walk->priority & (PRIORITIES - 1)];
+}
+
 /*
  * Virtual time, in three parts, which are functions of their own for the same reason as those of a step: see there.
  *
@@ -137,7 +144,7 @@ DECIDE_CALLED void virtual_owes(struct domain_table *t)
 	volatile struct walk *walk = &t->walk;
 	u32 node = walk->node;
 	struct account *account = account_of(t, node);
-	u64 clock = walk->clock;
+	u64 clock = walk_level_clock(t);
 	u32 *paid_weight = paid_weight_of(t, node);
 
 	walk->paid = reweighed(account->paid, clock, *paid_weight, walk->weight);
@@ -152,7 +159,7 @@ DECIDE_CALLED void virtual_joins(struct domain_table *t)
 {
 	volatile struct walk *walk = &t->walk;
 	u32 level = walk->level, node = walk->node, first;
-	u64 served_ns = domain_at(t, level)->served_ns, clock = walk->clock;
+	u64 served_ns = domain_at(t, level)->served_ns, clock = walk_level_clock(t);
 	u64 credit = walk->credit, paid = walk->paid, least = credit;
 	struct account *account = account_of(t, node);
 
@@ -179,7 +186,7 @@ DECIDE_CALLED void virtual_pays(struct domain_table *t)
 	volatile struct walk *walk = &t->walk;
 	u32 level = walk->level, node = walk->node, reserved = node_reserved(t, node);
 	u64 served_ns = domain_at(t, level)->served_ns, reserved_key = walk->reserved_key;
-	u64 clock = walk->clock, paid;
+	u64 clock = walk_level_clock(t), paid;
 	struct account *account = account_of(t, node);
 
 	if (reserved && !clock_before(served_ns + RESERVED_DEBT_NS * order_cpus(t) * SHARE_ONE / reserved, reserved_key)) {
@@ -204,15 +211,15 @@ DECIDE_CALLED void virtual_pays(struct domain_table *t)
  *
  * First: whether the contender takes the step, and where it then stands.
  */
-DECIDE_CALLED void step_begins(struct domain_table *t)
+DECIDE_CALLED void step_begins(struct domain_table *t, struct cpu_order *cpu)
 {
 	volatile struct walk *walk = &t->walk;
 	u32 level = walk->level, node = walk->node, step = walk->step, to = node_at(t, node)->heap;
 	struct domain *d = domain_at(t, level);
 	u32 priority = node_priority(t, node);
+	u64 clock = d->clocks[priority], *seen = &cpu->clocks[level & (MAX_DOMAINS - 1)];
 
 	walk->priority = priority;
-	walk->clock = d->clocks[priority];
 	walk->ends = !level || (step == STEP_ENTERS && to) || (step == STEP_LEAVES && !to);
 	walk->key = *key_at(t, node);
 	walk->reserved_key = *key_at(t, node + NODE_RESERVED);
@@ -225,6 +232,18 @@ DECIDE_CALLED void step_begins(struct domain_table *t)
 	else if (step == STEP_PAYS)
 		d->served_ns += walk->used_ns;
 	walk->to = to;
+	/*
+	 * What waits for some CPUs only goes by what they saw of the level's clock. That is the clock itself as long as
+	 * no such task waits or runs there: only those who keep contending for too few CPUs fall behind together.
+	 */
+	if (priority == PRIORITY_DEFAULT && step >= STEP_JOINS) {
+		if (step == STEP_JOINS_FIRST || clock_before(clock, *seen))
+			*seen = clock;
+		clock = *seen;
+	} else if (priority == PRIORITY_DEFAULT && step == STEP_PAYS && (cpu->any_restricted || cpu->runs_restricted)) {
+		clock = *seen;
+	}
+	walk->clock = clock;
 }
 
 /* Second: what its keys are then. */
@@ -276,84 +295,19 @@ DECIDE_CALLED void step_ends(struct domain_table *t)
  * waits; or lets it and all above it pay, or join. One function for all of this, because each is verified again in
  * every program that calls it. O(depth log n).
  */
-DECIDE_CALLED void order_walk(struct domain_table *t)
+DECIDE_CALLED void order_walk(struct domain_table *t, struct cpu_order *cpu)
 {
 	volatile struct walk *walk = &t->walk;
 	u32 step;
 
 	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
-		step_begins(t);
+		step_begins(t, cpu);
 		if (walk->ends)
 			return;
 		step_counts(t);
 		step_ends(t);
 		if (walk->ends)
 			return;
-		walk->node = walk->level;
-		walk->level = domain_at(t, walk->level)->parent;
-	}
-}
-
-DECIDE struct restricted_place *restricted_of(struct domain_table *t, u32 node)
-{
-	return &t->restricted[node & (2 * MAX_DOMAINS - 1)];
-}
-
-/*
- * One level of restricted_walk(): where the contender stands among those that may run on some CPUs only, by what they
- * were served there and by the clock of the CPU that it is on.
- *
- *  - That clock follows whoever of them is served there. It begins with the level's when nobody else of them wants
- *    anything of the CPU, and falls behind while they want more than it has.
- *  - Who never wanted such a thing begins at that clock: at the level's it would wait until all others have caught up
- *    with that, which may be never. Who has not for a cycle stands a slice behind it at most, for the same reason: it
- *    may have been served elsewhere meanwhile, or here when the clock was another.
- *  - Credit, debt and who comes with little at a time are as in the order.
- *
- * Not for other priorities than the default: what has one goes first or last, and by the order.
- */
-DECIDE_CALLED void restricted_step(struct domain_table *t, struct cpu_order *cpu)
-{
-	volatile struct walk *walk = &t->walk;
-	u32 level = walk->level, node = walk->node, weight = node_weight(t, node);
-	struct restricted_place *place = restricted_of(t, node);
-	const struct account *account = account_of(t, node);
-	struct domain *d = domain_at(t, level);
-	u64 level_clock = d->clocks[PRIORITY_DEFAULT], *seen = &cpu->clocks[level & (MAX_DOMAINS - 1)];
-	u64 cycle = cycle_credit(t, level, PRIORITY_DEFAULT, weight), used_ns = walk->used_ns, clock, paid, latest;
-
-	if (node_priority(t, node) != PRIORITY_DEFAULT)
-		return;
-	/* Or what was seen was of a domain that had this index before. */
-	if (walk->first_here || clock_before(level_clock + cycle, *seen))
-		*seen = level_clock;
-	clock = *seen;
-	latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * order_cpus(t), level_weight(t, level, PRIORITY_DEFAULT, weight));
-	if (!used_ns && d->served_ns - place->served_ns >= order_window(t))
-		latest = clock + virtual_cost(SLICE_NS, weight);
-	paid = place->weight ? reweighed(place->paid, clock, place->weight, weight) : clock;
-	paid = later(paid, clock - cycle) + virtual_cost(used_ns, weight);
-	if (clock_before(latest, paid))
-		paid = latest;
-	place->paid = paid;
-	place->key = account->little ? clock - cycle - virtual_cost(SLICE_NS - account->since_back_ns, weight) : paid;
-	place->weight = weight;
-	place->served_ns = d->served_ns;
-}
-
-/* Goes up the tree from a domain whose tasks may run on some CPUs only, and want to, or were served used_ns on this
- * one. After order_walk(), which is about the order of all. O(depth). */
-DECIDE_CALLED void restricted_walk(struct domain_table *t, struct cpu_order *cpu, u32 index)
-{
-	volatile struct walk *walk = &t->walk;
-	u32 step;
-
-	walk->level = index;
-	walk->node = index | NODE_OWN;
-	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
-		if (!walk->level)
-			return;
-		restricted_step(t, cpu);
 		walk->node = walk->level;
 		walk->level = domain_at(t, walk->level)->parent;
 	}
@@ -379,9 +333,7 @@ enum order_change {
 	CHANGE_PARK, /* it is held back: all below it leaves the order as one, and keeps its own */
 	CHANGE_UNPARK, /* it is held back no longer */
 	CHANGE_PAY, /* its tasks were served used_ns of CPU time, with or without a reservation of theirs */
-	CHANGE_PAY_RESTRICTED, /* the same of tasks that may run on some CPUs only, by the one with this cpu_order */
-	CHANGE_JOIN, /* tasks of it want to run: credit that is too old is forgotten */
-	CHANGE_JOIN_RESTRICTED, /* the same of tasks that may run on some CPUs only, among them the one with this cpu_order */
+	CHANGE_JOIN, /* tasks of it wait that may run on some CPUs only, among them the one with this cpu_order */
 	CHANGE_RESET, /* it leaves the order, and begins anew in the one that is in force */
 };
 
@@ -408,14 +360,13 @@ DECIDE u64 served_in_order(struct domain *d, u64 used_ns)
 	return used_ns - reserved_ns;
 }
 
-/* Under the lock. `cpu`, where it happens, counts for what is about restricted tasks; used_ns is 0 but for payments.
+/* Under the lock. `cpu`, where it happens, counts for CHANGE_JOIN and CHANGE_PAY; used_ns is 0 but for CHANGE_PAY.
  * O(depth log n). */
 DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 change, u32 index, u64 used_ns, u64 now_ns)
 {
 	volatile struct walk *walk = &t->walk;
 	struct domain *d = domain_at(t, index);
 	bool waits = node_at(t, index | NODE_OWN)->heap, whole = change == CHANGE_PARK || change == CHANGE_UNPARK;
-	bool restricted = change == CHANGE_PAY_RESTRICTED || change == CHANGE_JOIN_RESTRICTED;
 
 	walk->level = whole ? d->parent : index;
 	walk->node = whole ? index : index | NODE_OWN;
@@ -434,19 +385,16 @@ DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 chan
 		if (!d->parked || !d->waiting_priorities)
 			walk->level = 0;
 		d->parked = 0;
-	} else if (change == CHANGE_PAY || change == CHANGE_PAY_RESTRICTED) {
+	} else if (change == CHANGE_PAY) {
 		walk->step = STEP_PAYS;
 		walk->placed_ns = served_in_order(d, used_ns);
 	} else {
-		walk->step = STEP_JOINS;
+		walk->step = cpu->any_restricted || cpu->runs_restricted ? STEP_JOINS : STEP_JOINS_FIRST;
 		if (t->order == ORDER_WRR)
 			walk->level = 0;
 	}
 	walk->resets = change == CHANGE_RESET ? index : 0;
-	walk->first_here = !used_ns && !cpu->any_restricted && !cpu->runs_restricted;
-	order_walk(t);
-	if (restricted && t->order == ORDER_VIRTUAL_TIME)
-		restricted_walk(t, cpu, index);
+	order_walk(t, cpu);
 	/* Read again: what is known here of the change would have the verifier follow the walk once for each. */
 	if (walk->resets)
 		order_reset(t, walk->resets);
@@ -510,9 +458,8 @@ DECIDE void clock_follow(u64 *clock, u64 key)
 		*clock = key;
 }
 
-/* The domain is served, by a CPU with this cpu_order, with a task that may run everywhere or not: the clocks of the
- * levels above it follow. O(depth). */
-DECIDE_CALLED void order_serve(struct domain_table *t, struct cpu_order *cpu, u32 index, bool restricted)
+/* The domain is served, by a CPU with this cpu_order: the clocks of the levels above it follow. O(depth). */
+DECIDE_CALLED void order_serve(struct domain_table *t, struct cpu_order *cpu, u32 index)
 {
 	u32 level = index, node = index | NODE_OWN, step;
 
@@ -527,17 +474,16 @@ DECIDE_CALLED void order_serve(struct domain_table *t, struct cpu_order *cpu, u3
 			return;
 		if (!reserved) {
 			clock_follow(&d->clocks[node_priority(t, node)], key);
-			if (restricted && node_priority(t, node) == PRIORITY_DEFAULT)
-				clock_follow(&cpu->clocks[level & (MAX_DOMAINS - 1)], restricted_of(t, node)->key);
+			if (node_priority(t, node) == PRIORITY_DEFAULT)
+				clock_follow(&cpu->clocks[level & (MAX_DOMAINS - 1)], key);
 		}
 		node = level;
 		level = d->parent;
 	}
 }
 
-/* Whether contender a comes before contender b of the same level, by the order or by their places among what may run on
- * some CPUs only; a tie is b's. */
-DECIDE bool node_precedes(struct domain_table *t, u32 level, u32 a, u32 b, bool restricted)
+/* Whether contender a comes before contender b of the same level; a decides ties for b. */
+DECIDE bool node_precedes(struct domain_table *t, u32 level, u32 a, u32 b)
 {
 	u64 served_ns = domain_at(t, level)->served_ns;
 	u32 priority_a = node_priority(t, a), priority_b = node_priority(t, b);
@@ -553,16 +499,14 @@ DECIDE bool node_precedes(struct domain_table *t, u32 level, u32 a, u32 b, bool 
 	}
 	if (priority_a != priority_b)
 		return priority_a > priority_b;
-	if (restricted && priority_a == PRIORITY_DEFAULT && t->order == ORDER_VIRTUAL_TIME)
-		return clock_before(restricted_of(t, a)->key, restricted_of(t, b)->key);
 	return node_before(t, a, b);
 }
 
 /*
- * Whether tasks of domain a come before tasks of domain b, `restricted` if both may run on some CPUs only: at the level
- * where their ways up the tree meet. Not for a domain and itself. O(depth).
+ * Whether tasks of domain a come before tasks of domain b: at the level where their ways up the tree meet. Not for a
+ * domain and itself. O(depth).
  */
-DECIDE_CALLED bool order_precedes(struct domain_table *t, u32 a, u32 b, bool restricted)
+DECIDE_CALLED bool order_precedes(struct domain_table *t, u32 a, u32 b)
 {
 	u32 level_a = a, level_b = b, node_a = a | NODE_OWN, node_b = b | NODE_OWN, step;
 
@@ -570,7 +514,7 @@ DECIDE_CALLED bool order_precedes(struct domain_table *t, u32 a, u32 b, bool res
 		const struct domain *above_a = domain_at(t, level_a), *above_b = domain_at(t, level_b);
 
 		if (level_a == level_b)
-			return node_a != node_b && node_precedes(t, level_a, node_a, node_b, restricted);
+			return node_a != node_b && node_precedes(t, level_a, node_a, node_b);
 		if (!level_a || !level_b)
 			return false;
 		if (above_a->depth >= above_b->depth) {
@@ -593,7 +537,7 @@ DECIDE bool order_may_preempt(const struct domain_table *t, u32 a, u32 b)
 /* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. */
 DECIDE bool order_preempts(struct domain_table *t, u32 a, u32 b)
 {
-	return order_may_preempt(t, a, b) && order_precedes(t, a, b, false);
+	return order_may_preempt(t, a, b) && order_precedes(t, a, b);
 }
 
 /* Notes that tasks of the domain that may run on some CPUs only wait for this one. Without the lock, after they were
@@ -651,12 +595,11 @@ DECIDE u64 restricted_word(struct cpu_order *cpu, u32 word)
 }
 
 /*
- * Of the domains with tasks that may run on some CPUs only, among them this one, the one that comes first among its
- * like; 0 when there is none. Only such as come before the domain `free`, which has tasks for any CPU (0: none has), or
- * with `own` are that domain: one that is behind it must not hide another that is not. O(k depth) for k such domains:
- * what is confined to few CPUs is seldom much, and nobody else's place depends on it.
+ * Of the domains with tasks that may run on some CPUs only, among them this one, the one that comes first; 0 when there
+ * is none. O(k depth) for k such domains: what is confined to few CPUs is seldom much, and nobody else's place depends
+ * on it.
  */
-DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu, u32 free, bool own)
+DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu)
 {
 	u64 words = *(volatile u64 *)&cpu->any_restricted;
 	u32 first = 0, step, bit;
@@ -670,9 +613,7 @@ DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu
 			u32 index = word * 64 + lowest_bit(bits);
 
 			bits &= bits - 1;
-			if (free && !(own && index == free) && !order_precedes(t, index, free, false))
-				continue;
-			if (!first || order_precedes(t, index, first, true))
+			if (!first || order_precedes(t, index, first))
 				first = index;
 		}
 	}
@@ -687,7 +628,6 @@ DECIDE void node_begins(struct domain_table *t, u32 node, u64 clock)
 	account_of(t, node)->since_back_ns = SLICE_NS;
 	account_of(t, node)->little = 0;
 	account_of(t, node)->ahead = 0;
-	restricted_of(t, node)->weight = 0;
 }
 
 /* Forgets what the domain did so far: it begins anew in the order that is in force. It must not stand in it. */

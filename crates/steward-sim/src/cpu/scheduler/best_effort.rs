@@ -6,7 +6,7 @@ use steward_sched::decide::{
     task_cost, task_join, task_preempts, task_preempts_in, task_spread,
 };
 
-use super::state::{CpuRun, Scheduler, TaskState, Unpaid};
+use super::state::{CpuRun, Scheduler, TaskState};
 use crate::cpu::event::Event;
 use crate::cpu::kernel::{Kernel, Queue, TaskId};
 
@@ -19,11 +19,9 @@ const REFILL_INTERVAL_NS: u64 = 5_000_000;
 
 /// What may come next on a CPU: tasks of a domain that may run everywhere, or those that may not.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
-    pub(super) index: u16,
-    pub(super) restricted: bool,
-    /// The first domain whose tasks may run everywhere.
-    pub(super) free: Option<u16>,
+struct Choice {
+    index: u16,
+    restricted: bool,
 }
 
 impl CpuRun {
@@ -62,16 +60,12 @@ impl Scheduler {
     }
 
     /// A domain pays for CPU time that its tasks got on a CPU.
-    fn pay_domain(&mut self, unpaid: Unpaid, cpu: u32, now_ns: u64) {
-        let Unpaid { index, used_ns, restricted } = unpaid;
+    fn pay_domain(&mut self, index: u16, cpu: u32, used_ns: u64, now_ns: u64) {
         if used_ns == 0 {
             return;
         }
         self.domains.at_mut(index).used_ns += used_ns;
-        match restricted {
-            true => self.domains.charge_restricted(&mut self.orders[cpu as usize], index, used_ns, now_ns),
-            false => self.domains.charge(index, used_ns, now_ns),
-        }
+        self.domains.charge_on(&mut self.orders[cpu as usize], index, used_ns, now_ns);
     }
 
     fn pay_quotas(&mut self, index: u16, used_ns: u64) {
@@ -85,18 +79,17 @@ impl Scheduler {
 
     /// Adds to what the domain owes for this CPU, and lets it pay when that is worth it.
     fn charge_domain(&mut self, index: u16, cpu: u32, used_ns: u64, now_ns: u64) {
-        let restricted = self.orders[cpu as usize].runs_restricted == 1;
-        let mut unpaid = Unpaid { index, used_ns, restricted };
+        let mut unpaid_ns = used_ns;
         match self.cpu_runs[cpu as usize].unpaid.take() {
-            Some(before) if before.index == index => unpaid.used_ns += before.used_ns,
-            Some(before) => self.pay_domain(before, cpu, now_ns),
+            Some((same, before_ns)) if same == index => unpaid_ns += before_ns,
+            Some((before, before_ns)) => self.pay_domain(before, cpu, before_ns, now_ns),
             None => {}
         }
-        if unpaid.used_ns >= CHARGE_BATCH_NS {
-            self.pay_domain(unpaid, cpu, now_ns);
-            unpaid.used_ns = 0;
+        if unpaid_ns >= CHARGE_BATCH_NS {
+            self.pay_domain(index, cpu, unpaid_ns, now_ns);
+            unpaid_ns = 0;
         }
-        self.cpu_runs[cpu as usize].unpaid = Some(unpaid);
+        self.cpu_runs[cpu as usize].unpaid = Some((index, unpaid_ns));
     }
 
     /// Charges best-effort time to the task, its domain and the quotas above it.
@@ -133,10 +126,7 @@ impl Scheduler {
     pub(super) fn join_late(&mut self, k: &Kernel, p: TaskId, cpu: u32) {
         let t = &mut self.tasks[p as usize];
         if std::mem::take(&mut t.unjoined) && !self.domains.is_queued(t.domain) {
-            match self.orders[cpu as usize].runs_restricted {
-                1 => self.domains.join_restricted(&mut self.orders[cpu as usize], t.domain, k.now_ns),
-                _ => self.domains.join(t.domain, k.now_ns),
-            }
+            self.domains.join_restricted(&mut self.orders[cpu as usize], t.domain, k.now_ns);
         }
     }
 
@@ -151,8 +141,7 @@ impl Scheduler {
         if run.alone && self.others_wait(own, cpu) {
             return true;
         }
-        let Some(choice) = self.choose_first(k, cpu) else { return false };
-        let Choice { index, restricted, .. } = choice;
+        let Some(Choice { index, restricted }) = self.choose_first(k, cpu) else { return false };
         if index == own {
             let first = match restricted {
                 true => k.queue_first_for(Queue::Restricted(index), cpu).map(|(key, _)| key),
@@ -160,7 +149,7 @@ impl Scheduler {
             };
             return first.is_some_and(|vtime| self.cpu_runs[cpu as usize].preempted_by(vtime, k.now_ns));
         }
-        self.domains.order != Order::Wrr as u32 && !self.stands_before(own, choice, cpu)
+        self.goes_before(index, own)
     }
 
     /// Makes a CPU choose again that runs a task which comes after this one, if one is found near `cpu`.
@@ -176,8 +165,7 @@ impl Scheduler {
             let first = if running == domain {
                 run.preempted_by(vtime, k.now_ns)
             } else {
-                let both = self.is_restricted(k, p) && self.orders[candidate as usize].runs_restricted == 1;
-                run.alone || self.goes_before(domain, running, both)
+                run.alone || self.goes_before(domain, running)
             };
             if first && k.task(p).may_run_on(candidate) {
                 return k.kick(candidate, true);
@@ -281,68 +269,46 @@ impl Scheduler {
         }
     }
 
-    /// Whether a task of a domain that waits is to preempt one of a domain that runs; `restricted`: both may run on
-    /// some CPUs only.
-    fn goes_before(&self, waiting: u16, running: u16, restricted: bool) -> bool {
+    /// Whether a task of a domain that waits is to preempt one of a domain that runs.
+    fn goes_before(&self, waiting: u16, running: u16) -> bool {
         waiting != running
             && self.domains.order != Order::Wrr as u32
-            && self.precedes(waiting, running, restricted)
-    }
-
-    fn precedes(&self, a: u16, b: u16, restricted: bool) -> bool {
-        match restricted {
-            true => self.domains.restricted_precedes(a, b),
-            false => self.domains.precedes(a, b),
-        }
+            && self.domains.precedes(waiting, running)
     }
 
     /// Of the tasks that may run everywhere and those that may not, the domain that comes first.
     fn choose_first(&mut self, k: &Kernel, cpu: u32) -> Option<Choice> {
         let free = self.domains.first();
-        let order = &mut self.orders[cpu as usize];
-        let mut restricted = self.domains.restricted_first(order, free, true);
-        if let Some(index) = restricted.filter(|index| free == Some(*index)) {
-            let key = k.queue_first_for(Queue::Restricted(index), cpu).map(|(key, _)| key);
-            let first = k.queue_first_key(Queue::Domain(index));
-            if key.is_none() {
-                order.restricted_forget(index);
+        let restricted = self.domains.restricted_first(&mut self.orders[cpu as usize]);
+        match (free, restricted) {
+            (free, None) => free.map(|index| Choice { index, restricted: false }),
+            (Some(free), Some(index)) if free == index => {
+                let key = k.queue_first_for(Queue::Restricted(index), cpu).map(|(key, _)| key);
+                let first = k.queue_first_key(Queue::Domain(index));
+                let restricted = key.is_some_and(|key| first.is_none_or(|first| key <= first));
+                if key.is_none() {
+                    self.orders[cpu as usize].restricted_forget(index);
+                }
+                Some(Choice { index, restricted })
             }
-            // Its first task may run everywhere: others of the few that come before it are not behind that.
-            if key.is_none_or(|key| first.is_some_and(|first| first < key)) {
-                restricted = self.domains.restricted_first(order, free, false);
+            (Some(free), Some(index)) if !self.domains.precedes(index, free) => {
+                Some(Choice { index: free, restricted: false })
             }
+            (_, Some(index)) => Some(Choice { index, restricted: true }),
         }
-        let choice = restricted.map(|index| Choice { index, restricted: true, free });
-        choice.or(free.map(|index| Choice { index, restricted: false, free }))
-    }
-
-    /// Whether the domain that runs on a CPU comes before what was chosen of another one.
-    fn stands_before(&self, running: u16, choice: Choice, cpu: u32) -> bool {
-        let both = choice.restricted && self.orders[cpu as usize].runs_restricted == 1;
-        // Its place among the few is nothing to what may run everywhere.
-        let behind = |free: u16| free != running && self.domains.precedes(free, running);
-        !self.precedes(choice.index, running, both) && !(both && choice.free.is_some_and(behind))
     }
 
     /// Whether prev, which could go on, comes before what was chosen.
     fn goes_on_before(&self, k: &Kernel, prev: TaskId, choice: Choice, cpu: u32) -> bool {
         let TaskState { domain, vtime, .. } = self.tasks[prev as usize];
         if choice.index != domain {
-            return self.stands_before(domain, choice, cpu);
+            return !self.domains.precedes(choice.index, domain);
         }
         let key = match choice.restricted {
             true => k.queue_first_for(Queue::Restricted(domain), cpu).map(|(key, _)| key),
             false => k.queue_first_key(Queue::Domain(domain)),
         };
         key.is_none_or(|key| key >= vtime)
-    }
-
-    /// The clocks follow what a CPU serves.
-    pub(super) fn serve(&mut self, choice: Choice, cpu: usize) {
-        match choice.restricted {
-            true => self.domains.serve_restricted(&mut self.orders[cpu], choice.index),
-            false => self.domains.serve(&mut self.orders[cpu], choice.index),
-        }
     }
 
     /// Serves what comes first, if it comes before prev. False when prev goes on, or nothing waits.
@@ -368,7 +334,7 @@ impl Scheduler {
                 if choice.restricted && k.queue_len(queue) > 0 {
                     self.orders[here].restricted_waits(index);
                 }
-                self.serve(choice, here);
+                self.domains.serve(&mut self.orders[here], index);
                 return true;
             }
             if !choice.restricted {

@@ -12,15 +12,6 @@ use crate::random::Random;
 /// No deadline: what runs is best-effort.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// What a domain owes for a CPU.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unpaid {
-    pub(super) index: u16,
-    pub(super) used_ns: u64,
-    /// Of tasks that may run on some CPUs only.
-    pub(super) restricted: bool,
-}
-
 /// What a task runs as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -74,7 +65,7 @@ pub(super) struct CpuRun {
     pub(super) vtime_at_ns: u64,
     pub(super) weight: u32,
     /// What tasks of a domain used here and the domain has not paid yet.
-    pub(super) unpaid: Option<Unpaid>,
+    pub(super) unpaid: Option<(u16, u64)>,
     /// The domain of the task that runs as best-effort.
     pub(super) domain: Option<u16>,
     /// Its slice is a long one, because nothing waited.
