@@ -2,7 +2,7 @@
 //! memory than there is.
 
 use steward_core::memory::manager::{Manager, Settings};
-use steward_sim::memory::replay::{Recording, Share};
+use steward_sim::memory::replay::Recording;
 
 const MIB: u64 = 1 << 20;
 
