@@ -30,8 +30,11 @@ struct Domain {
     now: Share,
 }
 
-/// Whether a file begins as such a recording does.
+/// Whether a file begins as such a recording does. Not of a pipe: what is read of it here would be gone.
 pub fn is_recording(path: &Path) -> bool {
+    if !path.is_file() {
+        return false;
+    }
     let mut first = String::new();
     let read = File::open(path).and_then(|file| BufReader::new(file).read_line(&mut first));
     read.is_ok() && first.contains("\"steward_memory_recording\"")
