@@ -564,16 +564,11 @@ DECIDE bool restricted_noted(const struct cpu_order *cpu, u32 index)
 	return cpu->restricted[(index & (MAX_DOMAINS - 1)) / 64] >> (index & 63) & 1;
 }
 
-/* The place of the lowest bit of a number that is not 0: as many ones as the number below it has. Without branches
- * and tables. */
+/* The place of the lowest bit of a number that is not 0: as many ones as the number below it has. */
 DECIDE u32 lowest_bit(u64 bits)
 {
-	u64 below = (bits & -bits) - 1;
+	u32 below = bits_set((bits & -bits) - 1);
 
-	below -= below >> 1 & 0x5555555555555555ULL;
-	below = (below & 0x3333333333333333ULL) + (below >> 2 & 0x3333333333333333ULL);
-	below = (below + (below >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
-	below = below * 0x0101010101010101ULL >> 56;
 	/* The compiler must not know what the verifier does not. */
 	asm volatile("" : "+r"(below));
 	return below & 63;

@@ -17,15 +17,6 @@
 /* A bound for the loop: each time in which no word is left behind, another CPU has changed one. */
 #define PLACES_TRIES_MAX 8192
 
-/* How many bits of a word are set (Warren 2012, 5-1). */
-DECIDE u32 bits_set(u64 word)
-{
-	word -= word >> 1 & 0x5555555555555555ULL;
-	word = (word & 0x3333333333333333ULL) + (word >> 2 & 0x3333333333333333ULL);
-	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
-	return word * 0x0101010101010101ULL >> 56;
-}
-
 /* Takes the first place that is free. PLACES_MAX when there is none. */
 DECIDE u32 places_take(u64 *taken)
 {
