@@ -78,10 +78,11 @@ steward domain set web --weight 400 >/dev/null
 wait_for 'grep -q rbps /sys/fs/cgroup/steward.web/io.max'
 all
 section killed
-# It is started anew by systemd, and takes over what is there.
+# It is started anew by systemd, and takes over what is there: each kind of limit after the other, at its loop's pace.
 systemctl kill --kill-whom=main --signal=KILL stewardd
 wait_for 'systemctl show stewardd | grep -q NRestarts=1 && steward status'
 wait_for 'grep -q 400 /sys/fs/cgroup/steward.web/cpu.weight && grep -q rbps /sys/fs/cgroup/steward.web/io.max'
+wait_for 'grep -qx 104857600 /sys/fs/cgroup/steward.web/memory.max'
 all
 section session-ended
 systemctl stop user@1000
