@@ -78,12 +78,13 @@ mod tests {
                     ClassUse { level_ns, at_ns }
         Token { stamp, left_ns }
         Tokens { ring, held_ns, last_stamp, cycle, cycle_left_ns, covered_ns, first, count }
-        Account { paid, since_back_ns, since_served_ns, ahead, little }
+        Account { paid, since_back_ns, since_served_ns, ahead, total, little }
+        RestrictedPlace { paid, total, served_ns, weight, begun }
         Node { left, right, up, rank, heap }
-        Domain { cgroup_id, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns, quota_left_ns, used_ns, reserved_used_ns, reserved_paid_ns, waited_ns, counted_ns, runnable_ns, runnable_squared_ns, served_ns, clocks, cycle, cycle_ends_ns, sequence, first, waiting_priorities, weight, cgroup_weight, reserved, own_weight, child_weight, child_reserved, all_weight, all_reserved, children, below, runnable_weight, last_weight, paid_weight, own_paid_weight, runnable, active_children, waiting, waiting_restricted, tasks, parent, depth, priority, own_priority, has_weight, in_use, active, restricted_held, parked, dying, left, own_left, throttled, suspended }
+        Domain { cgroup_id, task_clock, quota_ns, quota_period_ns, burst_ns, refill_at_ns, quota_left_ns, used_ns, reserved_used_ns, reserved_paid_ns, waited_ns, counted_ns, runnable_ns, runnable_squared_ns, served_ns, clocks, cycle, cycle_ends_ns, sequence, first, waiting_priorities, weight, cgroup_weight, reserved, own_weight, child_weight, child_reserved, all_weight, all_reserved, children, below, runnable_weight, last_weight, paid_weight, own_paid_weight, runnable, active_children, waiting, waiting_restricted, tasks, begun, parent, depth, priority, own_priority, has_weight, in_use, active, restricted_held, parked, dying, left, own_left, throttled, suspended }
         Policy { weight, reserved, own_weight, priority, own_priority }
         DomainTable { service_cycle_ns, order, cpus, high_water, quotas, priorities, waiting, walk, keys, nodes, tokens, accounts, domains }
-        CpuOrder { clocks, restricted, any_restricted, runs_restricted }
+        CpuOrder { clocks, places, restricted, any_restricted }
             };
         // SAFETY: constants of host.c.
         let c = unsafe { table(&raw const decide_layout, decide_layout_count) };

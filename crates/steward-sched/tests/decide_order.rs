@@ -260,7 +260,7 @@ proptest! {
                 // where a part is near a quantum.
                 Order::MtrLs => {
                     let ends_ns = 2.0 * (share * (CYCLE * u64::from(cpus)) as f64 + quantum_ns as f64);
-                    ends_ns + quanta_ns + ideal_ns / 10.0
+                    ends_ns + quanta_ns + ideal_ns / 8.0
                 }
                 // What goes beyond a cycle is forgotten.
                 Order::Wrr => 2.0 * share * CYCLE as f64 + quanta_ns + ideal_ns * 0.8,

@@ -48,7 +48,7 @@ static void run(enum order order, u32 domains)
 		u16 index = order_first(&table);
 		u64 before = comparisons;
 
-		order_serve(&table, &cpu, index);
+		order_serve(&table, &cpu, index, false);
 		/* Every other time its queue is empty while its last task runs. */
 		if (i & 1)
 			order_change(&table, &cpu, CHANGE_UNQUEUE, index, 0, now_ns);

@@ -41,6 +41,13 @@ fn machine(cpus: u32, order: BestEffortOrder, domains: Vec<DomainSpec>, tasks: V
     scenario
 }
 
+/// The longest that the task in this place waits, in 20 s, in milliseconds.
+fn longest_wait_ms(scenario: &Scenario, place: usize) -> f64 {
+    let mut machine = Machine::new(scenario);
+    machine.run_until(20 * SECOND);
+    machine.task_view(place).longest_wait_ns as f64 / MS as f64
+}
+
 /// Domains by reservation and weight. The share of each is its reservation and its weight's part of the rest.
 fn domains(terms: &[(f64, u32)]) -> (Vec<DomainSpec>, Vec<f64>) {
     let reserved: f64 = terms.iter().map(|(reserved, _)| reserved).sum();
@@ -442,6 +449,107 @@ fn confined_domains_share_their_cpu_by_weight_beside_free_ones() {
     // One that is due little does not get more for being pinned.
     let (used, _) = confined(4, &[(10, 1, &[0]), (990, 8, &[])]);
     assert!((used[0] - 0.04).abs() < 0.005, "{used:?}");
+}
+
+/// Two domains confined to one CPU share it by their weights, whenever the second comes, and whatever it did before:
+/// beside a free one they fall behind the level's clock, by which a newcomer would wait until they have caught up.
+#[test]
+fn who_is_confined_later_shares_with_those_who_are() {
+    for (cpus, weights) in [(4u32, [100u32, 100, 100]), (2, [100, 100, 10]), (2, [300, 100, 5])] {
+        let (specs, _) = domains(&weights.map(|weight| (0.0, weight)));
+        // It has had its turns elsewhere before.
+        let moment = Phase::Run(Amount::Fixed(MS));
+        let before = [
+            moment,
+            Phase::Sleep(Amount::Fixed(50 * MS)),
+            moment,
+            Phase::Sleep(Amount::Fixed(3600 * SECOND)),
+        ];
+        let tasks = vec![
+            TaskSpec { pinned: CpuSet::of([0]), ..task("first", 0, 2, &BUSY) },
+            TaskSpec {
+                pinned: CpuSet::of([0]),
+                starts: vec![Amount::Fixed(8 * SECOND)],
+                ..task("second", 1, 2, &BUSY)
+            },
+            task("free", 2, cpus, &BUSY),
+            TaskSpec { starts: vec![Amount::Fixed(7_900 * MS)], ..task("before", 1, 1, &before) },
+        ];
+        let mut scenario = machine(cpus, BestEffortOrder::VirtualTime, specs, tasks);
+        scenario.warmup_ns = 9 * SECOND;
+        let outcome = Machine::new(&scenario).run();
+        let used = |place: usize| outcome.domains[place].share * f64::from(cpus);
+        let due = f64::from(weights[1]) / f64::from(weights[0] + weights[1]);
+        assert!((used(0) + used(1) - 1.0).abs() < 0.001, "the CPU is theirs: {} and {}", used(0), used(1));
+        assert!((used(1) - due).abs() < 0.005, "{} of {due}", used(1));
+    }
+}
+
+/// The same in sets of CPUs: one that was served everywhere before, and is then confined to two of four CPUs with
+/// another one, has its half of them at once.
+#[test]
+fn who_is_confined_to_a_set_later_shares_with_those_who_are() {
+    let (specs, _) = domains(&[(0.0, 100), (0.0, 100), (0.0, 10)]);
+    let two = CpuSet::of([0, 1]);
+    let until = [Phase::Run(Amount::Fixed(4 * SECOND)), Phase::Sleep(Amount::Fixed(3600 * SECOND))];
+    let tasks = vec![
+        TaskSpec { pinned: two, ..task("first", 0, 4, &BUSY) },
+        TaskSpec { pinned: two, starts: vec![Amount::Fixed(9 * SECOND)], ..task("second", 1, 4, &BUSY) },
+        task("free", 2, 4, &BUSY),
+        TaskSpec { starts: vec![Amount::Fixed(0)], ..task("before", 1, 2, &until) },
+    ];
+    let mut scenario = machine(4, BestEffortOrder::VirtualTime, specs, tasks);
+    scenario.warmup_ns = 10 * SECOND;
+    let outcome = Machine::new(&scenario).run();
+    let used: Vec<f64> = outcome.domains.iter().map(|domain| domain.share * 4.0).collect();
+    assert!((used[0] - 1.0).abs() < 0.02 && (used[1] - 1.0).abs() < 0.02, "{used:?}");
+}
+
+/// A worker of each CPU, such as the kernel's own, is not passed over for what its domain gets on other CPUs.
+#[test]
+fn who_may_run_nowhere_else_has_its_part_whatever_its_domain_gets_elsewhere() {
+    let (specs, _) = domains(&[(0.0, 100), (0.0, 100)]);
+    let worker =
+        |cpu: u32| TaskSpec { pinned: CpuSet::of([cpu]), ..task(&format!("worker{cpu}"), 0, 1, &BUSY) };
+    let mut tasks: Vec<TaskSpec> = (0..4).map(worker).collect();
+    tasks.push(TaskSpec { pinned: CpuSet::of([0]), ..task("crowd", 1, 2, &BUSY) });
+    let scenario = machine(4, BestEffortOrder::VirtualTime, specs, tasks);
+    let wait_ms = longest_wait_ms(&scenario, 0);
+    assert!(wait_ms < 50.0, "it waited {wait_ms} ms");
+    let outcome = Machine::new(&scenario).run();
+    let used: Vec<f64> = outcome.domains.iter().map(|domain| domain.share * 4.0).collect();
+    assert!((used[0] - 3.5).abs() < 0.02 && (used[1] - 0.5).abs() < 0.02, "{used:?}");
+}
+
+/// Of a domain that gets all that it is due in one set of CPUs, a task that may run in another one only has a turn
+/// after eight cycles at the latest, and not only when it is rescued.
+#[test]
+fn who_is_passed_over_in_a_set_for_what_its_domain_gets_in_another_waits_for_eight_cycles_at_most() {
+    let (specs, _) = domains(&[(0.0, 100), (0.0, 100)]);
+    let tasks = vec![
+        TaskSpec { pinned: CpuSet::of([2, 3, 4, 5]), ..task("elsewhere", 0, 4, &BUSY) },
+        TaskSpec { pinned: CpuSet::of([0, 1]), ..task("here", 0, 1, &BUSY) },
+        TaskSpec { pinned: CpuSet::of([0, 1]), ..task("others", 1, 3, &BUSY) },
+    ];
+    let wait_ms = longest_wait_ms(&machine(6, BestEffortOrder::VirtualTime, specs, tasks), 4);
+    assert!(wait_ms < 8.0 * 500.0 + 100.0, "{wait_ms}");
+}
+
+/// Of a domain that has tasks of both kinds, those that are confined are not put behind all that has fallen behind on
+/// their CPU: they have their turns while the domain gets what it is due elsewhere.
+#[test]
+fn who_is_confined_has_turns_whatever_its_domain_gets_elsewhere() {
+    let (specs, _) = domains(&[(0.0, 100), (0.0, 100), (0.0, 100)]);
+    let tasks = vec![
+        TaskSpec { pinned: CpuSet::of([0]), ..task("crowd", 0, 2, &BUSY) },
+        task("free", 1, 2, &BUSY),
+        task("mixed", 2, 2, &BUSY),
+        TaskSpec { pinned: CpuSet::of([0]), ..task("confined", 2, 1, &BUSY) },
+    ];
+    let scenario = machine(2, BestEffortOrder::VirtualTime, specs, tasks);
+    let place = scenario.tasks.iter().map(|task| task.count as usize).sum::<usize>() - 1;
+    let wait_ms = longest_wait_ms(&scenario, place);
+    assert!(wait_ms < 500.0, "{wait_ms}");
 }
 
 /// A kernel thread of nice -20 that runs for a moment weighs 87 times what others do. It is one of the root's own

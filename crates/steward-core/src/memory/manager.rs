@@ -136,13 +136,22 @@ pub struct Decision {
     pub look_below_bytes: u64,
 }
 
+/// What the last look found.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at_ns: u64,
+    /// What protected domains might keep then.
+    room_bytes: u64,
+    /// How far it was to having nothing left.
+    distance_bytes: u64,
+}
+
 /// What is remembered from one observation to the next.
 #[derive(Clone, Debug, Default)]
 pub struct Manager {
     protection: Protection,
     short: Shortage,
-    /// When the last look was, and how far it was then to having nothing left.
-    last: Option<(u64, u64)>,
+    last: Option<Look>,
     /// Who has its turn to pay, by the one above: ids of cgroups.
     turns: BTreeMap<Option<u64>, PaysSince>,
     /// When there was too little last.
@@ -206,7 +215,8 @@ impl Manager {
     ) -> Decision {
         let room_bytes = room_bytes(machine, domains, settings);
         let distance_bytes = machine.distance_bytes(domains, room_bytes);
-        let falls_bytes = self.falls_bytes(now_ns, distance_bytes);
+        let falls_bytes = self.falls_bytes(now_ns, |room_bytes| machine.distance_bytes(domains, room_bytes));
+        self.last = Some(Look { at_ns: now_ns, room_bytes, distance_bytes });
         let near_bytes = machine.programs_bytes() / SHORT_PART;
         let is_short = self.short.becomes(now_ns, near_bytes, distance_bytes.saturating_sub(falls_bytes));
         let room_bytes = if is_short { 0 } else { room_bytes };
@@ -280,19 +290,18 @@ impl Manager {
     }
 
     fn look_below_bytes(&self, machine: &Machine) -> u64 {
-        let is_far =
-            self.last.is_some_and(|(_, distance_bytes)| distance_bytes >= machine.total_bytes / 4 * 3);
+        let is_far = self.last.is_some_and(|last| last.distance_bytes >= machine.total_bytes / 4 * 3);
         let below_bytes = machine.left_bytes().saturating_sub(machine.total_bytes / LOOK_PART);
         if is_far { 0 } else { below_bytes }
     }
 
     /// By how much less the machine has to give when this decision is in force, in bytes, if it goes on as since the
-    /// last look.
-    fn falls_bytes(&mut self, now_ns: u64, distance_bytes: u64) -> u64 {
-        let last = self.last.replace((now_ns, distance_bytes));
-        last.map_or(0, |(last_ns, last_bytes)| {
-            let fell_bytes = u128::from(last_bytes.saturating_sub(distance_bytes));
-            let took_ns = u128::from(now_ns.saturating_sub(last_ns).max(1));
+    /// last look. `distance_bytes` is how far it is to having nothing left, with so much room: it is asked with that of
+    /// the last look, because more room at once is no memory that goes away.
+    fn falls_bytes(&self, now_ns: u64, distance_bytes: impl Fn(u64) -> u64) -> u64 {
+        self.last.map_or(0, |last| {
+            let fell_bytes = u128::from(last.distance_bytes.saturating_sub(distance_bytes(last.room_bytes)));
+            let took_ns = u128::from(now_ns.saturating_sub(last.at_ns).max(1));
             u64::try_from(fell_bytes * u128::from(AHEAD_NS) / took_ns).unwrap_or(u64::MAX)
         })
     }

@@ -45,6 +45,7 @@ const CHECKS: &[Check] = &[
     ("cpu-max-limits-a-cgroup-and-its-children", 0, shares::cpu_max),
     ("who-changes-a-quota-again-and-again-puts-off-nobodys", 1, shares::flipped_quota),
     ("pinned-tasks-share-their-cpu", 2, shares::pinned_tasks),
+    ("who-is-confined-later-shares-with-those-who-are", 2, shares::confined_later),
     ("a-pinned-domain-gets-its-due-and-no-more-while-a-cpu-is-offline", 2, shares::pinned_beside_offline),
     ("no-weight-and-no-quota-keeps-a-task-waiting-for-ever", 1, shares::rescue),
     ("thousands-that-are-held-have-their-turns", 1, shares::rescue_of_thousands),

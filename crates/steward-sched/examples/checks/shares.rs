@@ -338,6 +338,37 @@ pub fn pinned_beside_offline() -> Outcome {
     Ok(format!("{share:.3} of the CPU, due 0.1"))
 }
 
+/// Of two CPUs two cgroups are confined to the first, one of them later, beside one that may use both and is due less
+/// than the second: they have fallen behind its clock, and share the first by their weights all the same.
+pub fn confined_later() -> Outcome {
+    let scheduler = shared()?;
+    let (first, later) = (Group::new("first"), Group::new("later"));
+    let free = Group::new("free").set("cpu.weight", "25");
+    let confined = |group: &Group| -> Vec<Program> {
+        (0..2).map(|_| Program::start(&["spin"]).within(group).pin(0)).collect()
+    };
+    let mut programs: Vec<Program> = (0..2).map(|_| Program::start(&["spin"]).within(&free)).collect();
+    programs.extend(confined(&first));
+    sleep(Duration::from_secs(2));
+    // It has its turns elsewhere before.
+    let moment = Program::start(&["spin"]).within(&later);
+    sleep(Duration::from_millis(200));
+    drop(moment);
+    programs.extend(confined(&later));
+    let times = measure(&programs.iter().collect::<Vec<_>>(), 3.0);
+    let reason = scheduler.exit_reason();
+    drop(programs);
+    drop((first, later, free));
+    drop(scheduler);
+    let [free, first, later] = [0, 2, 4].map(|place| (times[place] + times[place + 1]) / 3000.0);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(
+        near(later, 0.5, 0.1) && near(first, 0.5, 0.1) && free > 0.9,
+        "of the first CPU {first:.3} and {later:.3}, and {free:.3} for whom may use both"
+    );
+    Ok(format!("of the first CPU {first:.3} and {later:.3}, and {free:.3} for whom may use both"))
+}
+
 /// Somebody with a cgroup of their own makes 4,093 below it: others can still make some, which get what they weigh;
 /// those beyond the limit belong to their parent's domain, are counted, and leave nothing behind.
 pub fn thousands_of_cgroups() -> Outcome {

@@ -120,21 +120,22 @@ static __always_inline void join_late(struct domain_table *table, struct task_st
 		return;
 	t->unjoined = 0;
 	if (!order_is_queued(table, t->domain))
-		change_order(CHANGE_JOIN, t->domain, 0, cpu);
+		change_order(CHANGE_JOIN + cpu_run_of(cpu)->restriction, t->domain, 0, cpu);
 }
 
-/* Whether tasks of domain a come before tasks of domain b. */
-__noinline bool domain_precedes(u32 a, u32 b)
+/* Whether tasks of domain a come before tasks of domain b; `few`: on this CPU, and both may run on some CPUs only. See
+ * state.bpf.h. */
+__noinline bool domain_precedes(u32 a, u32 b, u32 few)
 {
 	struct domain_table *table = domains();
 
-	return order_precedes(table, a, b);
+	return order_precedes(table, cpu_order_of(few), a, b);
 }
 
-/* Whether a task of a domain that waits is to preempt one of a domain that runs: order_preempts(), verified once. */
-static __always_inline bool goes_before(struct domain_table *table, u32 waiting, u32 running)
+/* Whether a task of a domain that waits is to preempt one of a domain that runs. */
+static __always_inline bool goes_before(struct domain_table *table, u32 waiting, u32 running, u32 few)
 {
-	return order_may_preempt(table, waiting, running) && domain_precedes(waiting, running);
+	return order_may_preempt(table, waiting, running) && domain_precedes(waiting, running, few);
 }
 
 static __always_inline bool held_by_quota(struct task_state *t)
@@ -195,15 +196,19 @@ __noinline u32 first_domain(void)
 	return first;
 }
 
+/* Beside a domain's index, in what a CPU served last: with a task that may run on some CPUs only. */
+#define SERVED_RESTRICTED (1U << 15)
+
 /* The domain is served by this CPU: the clocks of its levels follow, if they have not already. */
-static __always_inline void serve_order(struct domain_table *table, struct cpu_order *order, struct cpu_run *run, u32 index)
+static __always_inline void serve_order(struct domain_table *table, struct cpu_order *order, struct cpu_run *run, u32 index,
+					u32 restricted)
 {
-	u64 seen = seen_of(order_changes, index);
+	u64 seen = seen_of(order_changes, index | (restricted ? SERVED_RESTRICTED : 0));
 
 	if (run->served_seen == seen)
 		return;
 	run->served_seen = seen;
-	order_serve(table, order, index);
+	order_serve(table, order, index, restricted);
 }
 
 /* Whether tasks wait that may run on some CPUs only, this one among them. */
@@ -241,7 +246,7 @@ static __always_inline bool nobody_before(struct domain_table *table, u32 runnin
 	if (stands_alone(table, running))
 		return true;
 	first = first_domain();
-	return !first || first == running || !domain_precedes(first, running);
+	return !first || first == running || !domain_precedes(first, running, NOT_FEW);
 }
 
 /*
@@ -282,7 +287,7 @@ static __always_inline void runs_direct(struct domain_table *table, struct task_
 		if (stands_alone(table, t->domain))
 			return;
 		first = first_domain();
-		if (!first || !goes_before(table, first, t->domain))
+		if (!first || !goes_before(table, first, t->domain, NOT_FEW))
 			return;
 	}
 	kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -313,15 +318,12 @@ static __always_inline void hand_on_direct(u32 idle_cpu)
 
 /* The domain has tasks for this CPU that may not run everywhere: brings its credit up to date, and notes that they
  * wait. */
-static __always_inline void note_restricted(u32 index, u32 cpu, bool join)
+static __always_inline void note_restricted(u32 index, u32 cpu)
 {
 	struct cpu_order *order = cpu_order_of(cpu);
 
-	if (!order)
-		return;
-	if (join)
-		change_order(CHANGE_JOIN, index, 0, cpu);
-	restricted_waits(order, index);
+	if (order)
+		restricted_waits(order, index);
 }
 
 /* Lets each CPU know where the task, which is on `cpu` and may not run everywhere, may run. */
@@ -330,12 +332,13 @@ static __always_inline void note_where_it_may_run(struct task_struct *p, u32 ind
 	u32 cpus = settings.cpus;
 	int i;
 
-	note_restricted(index, cpu, true);
+	change_order(CHANGE_JOIN + restriction_of(p), index, 0, cpu);
+	note_restricted(index, cpu);
 	if (is_pinned(p))
 		return;
 	bpf_for(i, 0, cpus) {
 		if ((u32)i != cpu && may_run_on(p, i) && cpu_online(i))
-			note_restricted(index, i, false);
+			note_restricted(index, i);
 	}
 }
 
@@ -403,7 +406,23 @@ struct choice {
 	u64 key; /* the virtual time of the task, as far as it is known */
 	u32 index; /* its domain; 0: nothing waits */
 	u32 restricted; /* it comes from the queue of those that may not run everywhere */
+	u32 free; /* the first domain whose tasks may run everywhere */
 };
+
+/* The first domain with tasks for this CPU that may not run everywhere, of those before `free`: restricted_first(). */
+__noinline u32 first_restricted(u32 cpu, u32 free, u32 own)
+{
+	struct domain_table *table = domains();
+	struct cpu_order *order = cpu_order_of(cpu);
+	u32 first;
+
+	if (!order)
+		return 0;
+	first = restricted_first(table, order, cpu, free, own);
+	/* The compiler must not know what the verifier does not. */
+	asm volatile("" : "+r"(first));
+	return first;
+}
 
 /* Of two domains' tasks, those that may run everywhere and those that may not, the first. */
 __noinline int choose_first(u32 cpu, struct choice *choice)
@@ -417,22 +436,24 @@ __noinline int choose_first(u32 cpu, struct choice *choice)
 		return 0;
 	free = first_domain();
 	if (*(volatile u64 *)&order->any_restricted)
-		restricted = restricted_first(table, order);
+		restricted = first_restricted(cpu, free, true);
 	choice->index = free;
+	choice->free = free;
 	choice->restricted = 0;
-	if (!restricted || (free && free != restricted && !domain_precedes(restricted, free)))
-		return 0;
-	if (free == restricted && restricted_first_key(free, cpu, &key)) {
-		if (queue_first_key(QUEUE_DOMAIN(free), &choice->key) && clock_before(choice->key, key))
-			return 0;
-	} else if (free == restricted) {
+	if (restricted && restricted == free) {
+		bool found = restricted_first_key(free, cpu, &key);
+
 		/* None of them for this CPU, if all were looked at. */
-		if (scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(free)) <= RESTRICTED_SCAN_MAX) {
+		if (!found && scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(free)) <= RESTRICTED_SCAN_MAX) {
 			restricted_forget(order, restricted);
 			forget_restricted(table, restricted, cpu, 0);
 		}
-		return 0;
+		/* Its first task may run everywhere: others of the few that come before it are not behind that. */
+		if (!found || (queue_first_key(QUEUE_DOMAIN(free), &choice->key) && clock_before(choice->key, key)))
+			restricted = first_restricted(cpu, free, false);
 	}
+	if (!restricted)
+		return 0;
 	choice->index = restricted;
 	choice->restricted = 1;
 	return 0;
@@ -446,13 +467,24 @@ __noinline u32 held_domain(u32 index)
 	return table->quotas ? domain_held_by(table, index) : 0;
 }
 
+/* Whether the domain that runs on a CPU comes before what was chosen of another one. */
+static __always_inline bool stands_before(u32 running, struct choice *choice, u32 cpu)
+{
+	bool both = choice->restricted && cpu_run_of(cpu)->restriction;
+
+	if (domain_precedes(choice->index, running, both ? cpu : NOT_FEW))
+		return false;
+	/* Its place among the few is nothing to what may run everywhere. */
+	return !both || !choice->free || choice->free == running || !domain_precedes(choice->free, running, NOT_FEW);
+}
+
 /* Whether prev, which could go on, comes before what was chosen. */
 static __always_inline bool goes_on_before(struct task_state *t, struct choice *choice, u32 cpu)
 {
 	u64 key = 0;
 
 	if (choice->index != t->domain)
-		return !domain_precedes(choice->index, t->domain);
+		return stands_before(t->domain, choice, cpu);
 	if (choice->restricted)
 		return !restricted_first_key(choice->index, cpu, &key) || !clock_before(key, t->vtime);
 	return !queue_first_key(QUEUE_DOMAIN(choice->index), &key) || !clock_before(key, t->vtime);
@@ -498,13 +530,13 @@ __noinline int serve_first(struct task_state *t, u32 cpu)
 			return SERVED_PREV;
 		if (!serve_restricted(table, index, order, cpu))
 			return SERVE_NEXT;
-		serve_order(table, order, run, index);
+		serve_order(table, order, run, index, true);
 		return SERVED;
 	}
 	if (t && *(volatile u32 *)&domain_at(table, index)->waiting && goes_on_before(t, &choice, cpu))
 		return SERVED_PREV;
 	if (serve_leaving_in_turn(cpu, index)) {
-		serve_order(table, order, run, index);
+		serve_order(table, order, run, index, false);
 		return SERVED;
 	}
 	if (!queue_to_local(QUEUE_DOMAIN(index))) {
@@ -512,7 +544,7 @@ __noinline int serve_first(struct task_state *t, u32 cpu)
 		unqueue_domain(table, index, cpu);
 		return SERVE_NEXT;
 	}
-	serve_order(table, order, run, index);
+	serve_order(table, order, run, index, false);
 	return SERVED;
 }
 
@@ -569,7 +601,7 @@ static __always_inline bool overtaken(struct task_state *t, struct cpu_run *run,
 			return false;
 		return preempted_by(run, choice.key, now_ns);
 	}
-	return index && goes_before(table, index, t->domain);
+	return index && order_may_preempt(table, index, t->domain) && !stands_before(t->domain, &choice, cpu);
 }
 
 /* Makes the CPU choose again if it runs a task which comes after this one. */
@@ -586,7 +618,8 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 			return false;
 	} else if (!order_may_preempt(table, t->domain, running)) {
 		return false;
-	} else if (!run->alone && run->unpaid_ns <= CHARGE_BATCH_NS && !domain_precedes(t->domain, running)) {
+	} else if (!run->alone && run->unpaid_ns <= CHARGE_BATCH_NS &&
+		   !domain_precedes(t->domain, running, run->restriction && is_restricted(p) ? cpu : NOT_FEW)) {
 		/* Where nothing waited, nobody has paid for a while, and its place is not yet known. */
 		return false;
 	}

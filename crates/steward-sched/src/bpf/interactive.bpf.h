@@ -180,7 +180,7 @@ static __always_inline bool change_queue(struct task_struct *p, struct task_stat
 
 /*
  * Something happens to a domain in the order (enum order_change); to be parked it must still be held, and the opposite.
- * `cpu` counts for CHANGE_JOIN and CHANGE_PAY.
+ * `cpu` counts for what is about tasks that may run on some CPUs only.
  */
 __noinline int change_order(u32 change, u32 index, u64 used_ns, u32 cpu)
 {
@@ -195,8 +195,7 @@ __noinline int change_order(u32 change, u32 index, u64 used_ns, u32 cpu)
 	now_ns = table->order == ORDER_WRR ? clock_now() : 0;
 	d = domain_at(table, index);
 	bpf_spin_lock(&domains_lock);
-	if (change == CHANGE_PAY)
-		d->used_ns += used_ns;
+	d->used_ns += used_ns;
 	if (order_change_wanted(d, change))
 		order_change(table, order, change, index, used_ns, now_ns);
 	/* Last: whoever read the order meanwhile has read the number before. */

@@ -15,11 +15,11 @@ static __always_inline bool stands_alone(struct domain_table *table, u32 index)
 	return !waiting || (waiting == 1 && order_is_queued(table, index));
 }
 
-/* A domain pays for CPU time that its tasks got. */
-static __always_inline void pay_domain(u32 index, u64 used_ns)
+/* A domain pays for CPU time that its tasks got, which may run where `restriction` (enum restriction) says. */
+static __always_inline void pay_domain(u32 index, u64 used_ns, u32 restriction)
 {
 	if (used_ns)
-		change_order(CHANGE_PAY, index, used_ns, bpf_get_smp_processor_id());
+		change_order(CHANGE_PAY + restriction, index, used_ns, bpf_get_smp_processor_id());
 }
 
 /* The quotas of a domain and of those above it pay for best-effort time. */
@@ -44,13 +44,15 @@ __noinline int pay_quotas(u32 index, u64 used_ns)
  */
 static __noinline int change_debtor(struct cpu_run *run, u32 index)
 {
-	u32 before, aside;
+	u32 before, aside, before_restriction, aside_restriction;
 	u64 before_ns, aside_ns, taken_ns = 0;
 
 	before = run->unpaid_domain;
 	aside = run->aside_domain;
 	before_ns = run->unpaid_ns;
 	aside_ns = run->aside_ns;
+	before_restriction = run->unpaid_restriction;
+	aside_restriction = run->aside_restriction;
 	if (aside == index) {
 		taken_ns = aside_ns;
 		aside_ns = 0;
@@ -59,10 +61,11 @@ static __noinline int change_debtor(struct cpu_run *run, u32 index)
 	run->unpaid_ns = taken_ns;
 	run->aside_domain = before;
 	run->aside_ns = before_ns <= CHARGE_BATCH_NS ? before_ns : 0;
+	run->aside_restriction = before_restriction;
 	if (aside && aside_ns)
-		pay_domain(aside, aside_ns);
+		pay_domain(aside, aside_ns, aside_restriction);
 	if (before && before_ns > CHARGE_BATCH_NS)
-		pay_domain(before, before_ns);
+		pay_domain(before, before_ns, before_restriction);
 	return 0;
 }
 
@@ -75,13 +78,15 @@ static __always_inline void charge_domain(struct domain_table *table, struct cpu
 
 	if (run->unpaid_domain != index)
 		change_debtor(run, index);
+	/* What it owes together is taken for the kind of the last: it is half a millisecond. */
+	run->unpaid_restriction = run->restriction;
 	unpaid_ns = run->unpaid_ns + used_ns;
 	if (unpaid_ns < (watched ? CHARGE_BATCH_NS : CHARGE_ALONE_NS)) {
 		run->unpaid_ns = unpaid_ns;
 		return;
 	}
 	run->unpaid_ns = 0;
-	pay_domain(index, unpaid_ns);
+	pay_domain(index, unpaid_ns, run->restriction);
 }
 
 /* Charges best-effort time to the task, its domain and the quotas above it. */

@@ -8,6 +8,13 @@
 #include "kernel.bpf.h"
 #include "compat.bpf.h"
 #include "record.h"
+
+/* order_precedes() about the one table that there is, verified once. `few` is the number of a CPU, or NOT_FEW. */
+bool domain_precedes(unsigned int a, unsigned int b, unsigned int few);
+#define NOT_FEW (~0U)
+#define ORDER_PRECEDES(table, a, b) domain_precedes(a, b, NOT_FEW)
+#define RESTRICTED_PRECEDES(table, cpu, number, a, b) domain_precedes(a, b, number)
+
 #include "decide/best_effort.h"
 #include "decide/class.h"
 
@@ -161,6 +168,9 @@ struct cpu_run {
 	u64 served_seen; /* the domain that was served last, and order_changes then */
 	u32 unpaid_domain;
 	u32 aside_domain;
+	u32 unpaid_restriction; /* enum restriction: of the tasks that used it */
+	u32 aside_restriction;
+	u32 restriction; /* of what runs, or ran last */
 	u32 domain; /* of the task that runs as best-effort; 0 for anything else */
 	u32 weight; /* of that task */
 	u32 alone; /* its slice is a long one, because nothing waited */
@@ -390,6 +400,13 @@ static __always_inline bool may_wait_for(struct task_struct *p, u32 cpu, u32 fro
 static __always_inline bool is_restricted(struct task_struct *p)
 {
 	return p->nr_cpus_allowed < (int)settings.cpus || migration_disabled(p);
+}
+
+static __always_inline enum restriction restriction_of(struct task_struct *p)
+{
+	if (is_pinned(p))
+		return RESTRICTION_ONE_CPU;
+	return is_restricted(p) ? RESTRICTION_SOME_CPUS : RESTRICTION_NONE;
 }
 
 #endif

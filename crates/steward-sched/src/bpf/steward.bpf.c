@@ -92,13 +92,12 @@ static __always_inline void run_interactive(struct task_struct *p, struct task_s
 	run->deadline_ns = slot->edf.deadline_ns;
 	run->domain = 0;
 	run->gap = 0;
+	run->restriction = restriction_of(p);
 	watch_budget(run, cpu, left_ns);
 }
 
-static __always_inline void run_best_effort(struct task_struct *p, struct task_state *t, struct cpu_run *run, u32 cpu)
+static __always_inline void run_best_effort(struct task_struct *p, struct task_state *t, struct cpu_run *run)
 {
-	struct cpu_order *order = cpu_order_of(cpu);
-
 	t->mode = MODE_BEST_EFFORT;
 	run->deadline_ns = NEVER;
 	run->budget_end_ns = 0;
@@ -107,8 +106,7 @@ static __always_inline void run_best_effort(struct task_struct *p, struct task_s
 	run->vtime_at_ns = t->charged_ns;
 	run->weight = t->weight;
 	run->alone = 0;
-	if (order && order->runs_restricted != is_restricted(p))
-		order->runs_restricted = is_restricted(p);
+	run->restriction = restriction_of(p);
 }
 
 /* prev goes on as best-effort: for long if nothing else waits, because then nobody is kept waiting. */
@@ -119,10 +117,10 @@ static __always_inline void keep_best_effort(struct task_struct *prev, struct ta
 	bool alone = !others_wait(table, t->domain, cpu) && !leaving;
 
 	if (order) {
-		serve_order(table, order, run, t->domain);
+		serve_order(table, order, run, t->domain, is_restricted(prev));
 		clock_follow(&domain_at(table, t->domain)->task_clock, t->vtime);
 	}
-	run_best_effort(prev, t, run, cpu);
+	run_best_effort(prev, t, run);
 	run->alone = alone;
 	task_set_slice(prev, alone ? SLICE_ALONE_NS : SLICE_NS);
 }
@@ -461,7 +459,7 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		watch_budget(run, cpu, t->window_ns);
 		return;
 	}
-	run_best_effort(p, t, run, cpu);
+	run_best_effort(p, t, run);
 	begin_gap(p, run, cpu);
 	if (begin_rescue(p, t, run, cpu) || begin_leaving(p, t, run, cpu))
 		return;
@@ -521,8 +519,6 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 
 void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)
 {
-	struct cpu_order *order = cpu_order_of(cpu);
-
 	if (!idle)
 		return;
 	/*
@@ -530,8 +526,6 @@ void STRUCT_OPS(steward_update_idle, s32 cpu, bool idle)
 	 * and what was put there before is found here.
 	 */
 	__sync_lock_test_and_set(&maybe_idle, 1);
-	if (order)
-		order->runs_restricted = 0;
 	if (work_waits(cpu))
 		kick_cpu(cpu, 0);
 	if (settings.cpus > 1)

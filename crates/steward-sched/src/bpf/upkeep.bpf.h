@@ -20,7 +20,7 @@ static __noinline bool note_restricted_everywhere(u32 index)
 	int i;
 
 	bpf_for(i, 0, cpus)
-		note_restricted(index, i, false);
+		note_restricted(index, i);
 	return true;
 }
 

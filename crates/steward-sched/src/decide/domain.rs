@@ -60,8 +60,26 @@ pub struct Account {
     pub since_served_ns: u64,
     /// Virtual time that it has paid for time out of its tasks' reservations, beyond what leaves it all of its credit.
     pub ahead: u64,
+    /// All virtual time that it has ever paid by its weight.
+    pub total: u64,
     /// 1 if it has left of its own will since then, having used less than a slice.
     pub little: u8,
+}
+
+/// Where a contender stands on one CPU among what may run on some CPUs only, by what it was served there.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RestrictedPlace {
+    /// Virtual time.
+    pub paid: u64,
+    /// What it had paid anywhere, when this was counted last.
+    pub total: u64,
+    /// What the level had been served then, in nanoseconds.
+    pub served_ns: u64,
+    /// By which its debt counts.
+    pub weight: u32,
+    /// [`Domain::begun`] of the domain that it is of; another number: it never wanted anything of this kind here.
+    pub begun: u32,
 }
 
 /// What the paper's orders keep of a contender.
@@ -186,6 +204,8 @@ pub struct Domain {
     pub waiting_restricted: u32,
     /// Its own tasks, asleep or not.
     pub tasks: u32,
+    /// How often domains of this index have begun.
+    pub begun: u32,
     /// Index of its parent; 0 for the root.
     pub parent: u16,
     /// Levels below the root.
@@ -267,7 +287,7 @@ pub struct DomainTable {
     /// How many domains have their own tasks in the heaps.
     pub waiting: u32,
     /// Where a walk through heaps and levels is.
-    pub(super) walk: [u64; 17],
+    pub(super) walk: [u64; 18],
     /// Of each node: virtual time, a stamp, or a place in line.
     pub keys: [u64; NODES],
     /// The nodes.
@@ -283,14 +303,14 @@ pub struct DomainTable {
 /// What one CPU keeps of the order.
 #[repr(C)]
 pub struct CpuOrder {
-    /// The virtual time of each level as this CPU saw it.
+    /// The virtual time of each level among what may run on some CPUs only: of whoever of them was served here last.
     pub clocks: [u64; DOMAINS_MAX],
+    /// Where each domain stands among these, and from the middle on its own tasks.
+    pub places: [RestrictedPlace; 2 * DOMAINS_MAX],
     /// Bit n of word m: domain 64 m + n has tasks waiting that may run on some CPUs only, among them this one.
     pub restricted: [u64; DOMAINS_MAX / 64],
     /// Bit n: word n of these is not 0.
     pub any_restricted: u64,
-    /// 1: what runs here, or ran last, is such a task.
-    pub runs_restricted: u64,
 }
 
 unsafe extern "C" {
@@ -523,13 +543,13 @@ impl DomainTable {
 }
 
 impl CpuOrder {
-    /// Of a CPU that has served nothing yet. It takes some ten kilobytes, hence the box.
+    /// Of a CPU that has served nothing yet. It takes some hundred kilobytes, hence the box.
     pub fn new() -> Box<Self> {
         Box::new(CpuOrder {
             clocks: [0; DOMAINS_MAX],
+            places: [RestrictedPlace::default(); 2 * DOMAINS_MAX],
             restricted: [0; DOMAINS_MAX / 64],
             any_restricted: 0,
-            runs_restricted: 0,
         })
     }
 }

@@ -34,6 +34,18 @@ impl From<BestEffortOrder> for Order {
     }
 }
 
+/// Where a task may run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Restriction {
+    /// Everywhere.
+    #[default]
+    None = 0,
+    /// On one CPU, and nowhere else.
+    OneCpu = 1,
+    /// On some CPUs, and not on all.
+    SomeCpus = 2,
+}
+
 unsafe extern "C" {
     fn decide_order_enqueue(table: *mut DomainTable, index: u16, now_ns: u64);
     fn decide_order_dequeue(table: *mut DomainTable, index: u16);
@@ -43,19 +55,26 @@ unsafe extern "C" {
     fn decide_order_unpark(table: *mut DomainTable, index: u16, now_ns: u64);
     fn decide_order_first(table: *const DomainTable) -> u16;
     fn decide_order_serve(table: *mut DomainTable, cpu: *mut CpuOrder, index: u16);
+    fn decide_order_serve_restricted(table: *mut DomainTable, cpu: *mut CpuOrder, index: u16);
     fn decide_order_charge(
         table: *mut DomainTable,
         cpu: *mut CpuOrder,
+        restriction: u32,
         index: u16,
         used_ns: u64,
         now_ns: u64,
     );
-    fn decide_order_precedes(table: *const DomainTable, a: u16, b: u16) -> bool;
-    fn decide_order_preempts(table: *const DomainTable, a: u16, b: u16) -> bool;
-    fn decide_order_join_restricted(table: *mut DomainTable, cpu: *mut CpuOrder, index: u16, now_ns: u64);
+    fn decide_order_precedes(table: *const DomainTable, few: *const CpuOrder, a: u16, b: u16) -> bool;
+    fn decide_order_join(
+        table: *mut DomainTable,
+        cpu: *mut CpuOrder,
+        restriction: u32,
+        index: u16,
+        now_ns: u64,
+    );
     fn decide_restricted_waits(cpu: *mut CpuOrder, index: u16);
     fn decide_restricted_forget(cpu: *mut CpuOrder, index: u16);
-    fn decide_restricted_first(table: *const DomainTable, cpu: *mut CpuOrder) -> u16;
+    fn decide_restricted_first(table: *const DomainTable, cpu: *mut CpuOrder, free: u16, own: bool) -> u16;
     fn decide_order_reset(table: *mut DomainTable, index: u16);
 }
 
@@ -119,48 +138,62 @@ impl DomainTable {
         some(unsafe { decide_order_first(self) })
     }
 
-    /// A CPU serves the domain. O(depth).
+    /// A CPU serves the domain, with a task that may run everywhere. O(depth).
     pub fn serve(&mut self, cpu: &mut CpuOrder, index: u16) {
         // SAFETY: as in reset().
         unsafe { decide_order_serve(self, cpu, index) }
     }
 
-    /// The domain was served `used_ns` of CPU time, where every task may run on every CPU. O(depth log n).
-    pub fn charge(&mut self, index: u16, used_ns: u64, now_ns: u64) {
-        // SAFETY: as in reset(); without a CPU's order it takes one of its own, in which nothing waits.
-        unsafe { decide_order_charge(self, std::ptr::null_mut(), index, used_ns, now_ns) }
+    /// A CPU serves the domain, with a task that may run on some CPUs only. O(depth).
+    pub fn serve_restricted(&mut self, cpu: &mut CpuOrder, index: u16) {
+        // SAFETY: as in reset().
+        unsafe { decide_order_serve_restricted(self, cpu, index) }
     }
 
-    /// The domain was served `used_ns` of CPU time by the CPU of this order. O(depth log n).
-    pub fn charge_on(&mut self, cpu: &mut CpuOrder, index: u16, used_ns: u64, now_ns: u64) {
+    /// The domain was served `used_ns` of CPU time, with tasks that may run everywhere. O(depth log n).
+    pub fn charge(&mut self, index: u16, used_ns: u64, now_ns: u64) {
+        // SAFETY: as in reset(); without a CPU's order it takes one of its own, in which nothing waits.
+        unsafe { decide_order_charge(self, std::ptr::null_mut(), 0, index, used_ns, now_ns) }
+    }
+
+    /// The domain was served `used_ns` of CPU time by the CPU of this order, with tasks of this kind. O(depth log n).
+    pub fn charge_on(
+        &mut self,
+        cpu: &mut CpuOrder,
+        restriction: Restriction,
+        index: u16,
+        used_ns: u64,
+        now_ns: u64,
+    ) {
         // SAFETY: as in reset().
-        unsafe { decide_order_charge(self, cpu, index, used_ns, now_ns) }
+        unsafe { decide_order_charge(self, cpu, restriction as u32, index, used_ns, now_ns) }
     }
 
     /// Whether tasks of domain `a` come before tasks of domain `b`. O(depth).
     pub fn precedes(&self, a: u16, b: u16) -> bool {
         // SAFETY: as in reset().
-        unsafe { decide_order_precedes(self, a, b) }
+        unsafe { decide_order_precedes(self, std::ptr::null(), a, b) }
     }
 
-    /// Whether a task of domain `a`, which begins to wait, is to preempt one of domain `b`, which runs. O(depth).
-    pub fn preempts(&self, a: u16, b: u16) -> bool {
+    /// The same on the CPU of this order of tasks that may run on some CPUs only, of both. O(depth).
+    pub fn restricted_precedes(&self, few: &CpuOrder, a: u16, b: u16) -> bool {
         // SAFETY: as in reset().
-        unsafe { decide_order_preempts(self, a, b) }
+        unsafe { decide_order_precedes(self, few, a, b) }
     }
 
-    /// Tasks of the domain wait that may run on some CPUs only, and `cpu` is that of the CPU that they are on: credit
-    /// of more than a cycle is forgotten. O(depth log n).
-    pub fn join_restricted(&mut self, cpu: &mut CpuOrder, index: u16, now_ns: u64) {
+    /// Tasks of the domain, of this kind, want to run, and `cpu` is that of the CPU that they are on: credit of more
+    /// than a cycle is forgotten. O(depth log n).
+    pub fn join(&mut self, cpu: &mut CpuOrder, restriction: Restriction, index: u16, now_ns: u64) {
         // SAFETY: as in reset().
-        unsafe { decide_order_join_restricted(self, cpu, index, now_ns) }
+        unsafe { decide_order_join(self, cpu, restriction as u32, index, now_ns) }
     }
 
-    /// Of the domains that wait for this CPU with tasks that may run on some CPUs only, the one that comes first. O(k
-    /// depth) for k such domains.
-    pub fn restricted_first(&self, cpu: &mut CpuOrder) -> Option<u16> {
+    /// Of the domains that wait for this CPU with tasks that may run on some CPUs only, the one that comes first, of
+    /// those that come before the domain `free`, if there is one, or with `own` are that domain. O(k depth) for k such
+    /// domains.
+    pub fn restricted_first(&self, cpu: &mut CpuOrder, free: Option<u16>, own: bool) -> Option<u16> {
         // SAFETY: as in reset().
-        some(unsafe { decide_restricted_first(self, cpu) })
+        some(unsafe { decide_restricted_first(self, cpu, free.unwrap_or(0), own) })
     }
 }
 

@@ -112,7 +112,15 @@ impl Machine {
     }
 
     pub fn is_restricted(&self, task: usize) -> bool {
-        self.tasks[task].cpus & self.all_cpus() != self.all_cpus()
+        self.restriction(task) != Restriction::None
+    }
+
+    fn restriction(&self, task: usize) -> Restriction {
+        match self.tasks[task].cpus & self.all_cpus() {
+            cpus if cpus == self.all_cpus() => Restriction::None,
+            cpus if cpus.count_ones() == 1 => Restriction::OneCpu,
+            _ => Restriction::SomeCpus,
+        }
     }
 
     pub fn set_runnable(&mut self, task: usize, runnable: bool) {
@@ -133,7 +141,8 @@ impl Machine {
         }
         let cpus = self.tasks[task].cpus;
         let home = if cpus >> cpu & 1 == 1 { cpu } else { cpus.trailing_zeros() as usize };
-        self.table.join_restricted(&mut self.orders[home], index, self.now_ns);
+        let restriction = self.restriction(task);
+        self.table.join(&mut self.orders[home], restriction, index, self.now_ns);
         for (place, order) in self.orders.iter_mut().enumerate() {
             if cpus >> place & 1 == 1 {
                 order.restricted_waits(index);
@@ -158,17 +167,15 @@ impl Machine {
     pub fn choose(&mut self, cpu: usize) -> Option<usize> {
         loop {
             let free = self.table.first();
-            let restricted = self.table.restricted_first(&mut self.orders[cpu]);
-            let of_restricted = match (free, restricted) {
-                (_, None) => false,
-                (None, Some(_)) => true,
-                (Some(a), Some(b)) => a == b || self.table.precedes(b, a),
-            };
-            let index = if of_restricted { restricted? } else { free? };
+            let restricted = self.table.restricted_first(&mut self.orders[cpu], free, true);
+            let of_restricted = restricted.is_some();
+            let index = restricted.or(free)?;
             match self.waiting(index, cpu, of_restricted) {
                 Some(task) => {
-                    self.table.serve(&mut self.orders[cpu], index);
-                    self.orders[cpu].runs_restricted = of_restricted.into();
+                    match of_restricted {
+                        true => self.table.serve_restricted(&mut self.orders[cpu], index),
+                        false => self.table.serve(&mut self.orders[cpu], index),
+                    }
                     return Some(task);
                 }
                 None if of_restricted => self.orders[cpu].restricted_forget(index),
@@ -193,10 +200,7 @@ impl Machine {
                     self.tasks[task].on_cpu = true;
                     served.push((task, cpu));
                 }
-                None => {
-                    self.orders[cpu].runs_restricted = 0;
-                    self.idle_ns += self.quantum_ns;
-                }
+                None => self.idle_ns += self.quantum_ns,
             }
         }
         for (task, _) in &served {
@@ -209,7 +213,9 @@ impl Machine {
         self.now_ns += self.quantum_ns;
         for (task, cpu) in served {
             let used_ns = self.quantum_ns.min(self.tasks[task].left_ns);
-            self.table.charge_on(&mut self.orders[cpu], self.tasks[task].domain, used_ns, self.now_ns);
+            let domain = self.tasks[task].domain;
+            let restriction = self.restriction(task);
+            self.table.charge_on(&mut self.orders[cpu], restriction, domain, used_ns, self.now_ns);
             let state = &mut self.tasks[task];
             (state.on_cpu, state.waits_since_ns) = (false, self.now_ns);
             state.used_ns += used_ns;

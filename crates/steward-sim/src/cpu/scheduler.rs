@@ -12,12 +12,13 @@ mod state;
 
 use steward_core::cpu::best_effort::BestEffortSettings;
 use steward_sched::decide::{
-    CLASS_GAP_NS, CpuOrder, DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, SLICE_ALONE_NS, SLICE_NS,
-    WEIGHT_DEFAULT, Waiters,
+    CLASS_GAP_NS, CpuOrder, DomainTable, LoadThresholds, Policy, RESCUE_SLICE_NS, Restriction,
+    SLICE_ALONE_NS, SLICE_NS, WEIGHT_DEFAULT, Waiters,
 };
 
 use crate::cpu::kernel::{Kernel, Queue, TaskId};
 use crate::random::Random;
+use best_effort::Choice;
 use state::{Counts, CpuRun, CpuState, Mode, NEVER, TaskState};
 pub(crate) use state::{Enqueued, Scheduler, Slot, Standing};
 
@@ -101,7 +102,7 @@ impl Scheduler {
     }
 
     fn run_best_effort(&mut self, k: &Kernel, p: TaskId, cpu: u32) {
-        self.orders[cpu as usize].runs_restricted = self.is_restricted(k, p).into();
+        self.cpu_runs[cpu as usize].restriction = self.restriction(k, p);
         let t = &mut self.tasks[p as usize];
         t.mode = Mode::BestEffort;
         let run = &mut self.cpu_runs[cpu as usize];
@@ -116,7 +117,8 @@ impl Scheduler {
     fn keep_best_effort(&mut self, k: &mut Kernel, prev: TaskId, cpu: u32) {
         let TaskState { domain, vtime, .. } = self.tasks[prev as usize];
         let alone = !self.others_wait(domain, cpu);
-        self.domains.serve(&mut self.orders[cpu as usize], domain);
+        let restricted = self.is_restricted(k, prev);
+        self.serve(Choice { index: domain, restricted, free: None }, cpu as usize);
         let clock = &mut self.domains.at_mut(domain).task_clock;
         *clock = (*clock).max(vtime);
         self.run_best_effort(k, prev, cpu);
@@ -147,7 +149,17 @@ impl Scheduler {
 
     /// May run on some CPUs only.
     pub(super) fn is_restricted(&self, k: &Kernel, p: TaskId) -> bool {
-        k.task(p).pinned.is_some() && k.cpu_count() > 1
+        self.restriction(k, p) != Restriction::None
+    }
+
+    fn restriction(&self, k: &Kernel, p: TaskId) -> Restriction {
+        let may_run = (0..k.cpu_count()).filter(|cpu| k.task(p).may_run_on(*cpu)).count();
+        match k.task(p).pinned {
+            None => Restriction::None,
+            Some(_) if k.cpu_count() == 1 => Restriction::None,
+            Some(_) if may_run == 1 => Restriction::OneCpu,
+            Some(_) => Restriction::SomeCpus,
+        }
     }
 
     /// The task can run: it counts in its domain, and if it has just woken its period may be a new one.

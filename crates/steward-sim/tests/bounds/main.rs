@@ -74,24 +74,29 @@ proptest! {
         }
     }
 
-    /// Beside others that are busy, or come and go, some of a lower priority; that have reservations, or tasks that
-    /// have. Beside some that are pinned there is no such bound (docs/scheduler.md).
+    /// Beside others that are busy, or come and go, some of a lower priority, some pinned; that have reservations, or
+    /// tasks that have. One of its own priority is always busy on all CPUs: shares are of what is served, so that who
+    /// has an idle machine for itself uses all of them.
     #[test]
     fn who_uses_half_their_share_waits_for_what_is_reserved_and_a_quantum(
-        cpus in 1u32..=8, seed: u16, run_us in 100u64..3000, weight in 20u32..500,
-        others in prop::collection::vec((20u32..500, 0u8..3, any::<bool>()), 1..20),
+        cpus in 1u32..=8, seed: u16, run_us in 100u64..3000, weight in 20u32..500, busy in 20u32..500,
+        others in prop::collection::vec(
+            (20u32..500, 0u8..3, any::<bool>(), prop::option::weighted(0.3, 0u32..8)), 0..20,
+        ),
         reserved in prop::collection::vec((0.03..0.2f64, 100u64..3000, 100u64..3000), 0..4),
         reserving in prop::collection::vec((2_000u64..40_000, 0.02..0.1f64), 0..5),
     ) {
         let mut domains = vec![DomainSpec { weight, ..DomainSpec::new("sleeper", None) }];
-        let mut tasks = Vec::new();
-        for (weight, kind, lower) in &others {
+        domains.push(DomainSpec { weight: busy, ..DomainSpec::new("busy", None) });
+        let mut tasks = vec![TaskSpec { starts: vec![Amount::Fixed(0)], ..task("busy", Some(1), cpus, &BUSY) }];
+        for (weight, kind, lower, pin) in &others {
             let place = domains.len();
             domains.push(DomainSpec {
                 weight: *weight, priority: 4 - u8::from(*lower), ..DomainSpec::new(format!("d{place}"), None)
             });
             let phases = if *kind == 0 { &BUSY[..] } else { &ONOFF[..] };
-            tasks.push(task(&format!("t{place}"), Some(place), cpus, phases));
+            let pinned = pin.and_then(|pin| CpuSet::of([pin % cpus]));
+            tasks.push(TaskSpec { pinned, ..task(&format!("t{place}"), Some(place), cpus, phases) });
         }
         for (fraction, run_ms, away_ms) in &reserved {
             let place = domains.len();

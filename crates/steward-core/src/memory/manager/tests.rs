@@ -211,6 +211,22 @@ fn protection_is_dropped_before_nothing_else_is_left_to_take_and_comes_back_late
 }
 
 #[test]
+fn room_that_grows_at_once_is_no_memory_that_goes_away() {
+    let mut manager = Manager::default();
+    let domains = [protected(1, 400, 150), seen(2, 100)];
+    let mut decide = |at_ns: u64, reservable: f64, file_mib: u64| {
+        let machine = Machine { file_bytes: file_mib * MIB, swap_free_bytes: 0, ..machine() };
+        let settings = Settings { reservable, ..settings() };
+        let decision = manager.decide(at_ns, &machine, &domains, &settings);
+        (decision.is_short, decision.room_bytes / MIB)
+    };
+    assert_eq!(decide(0, 0.1, 200), (false, 100));
+    assert_eq!(decide(250_000_000, 0.8, 200), (false, 764), "50 more are kept at once, and 90 are left");
+    assert_eq!(decide(500_000_000, 0.8, 200), (false, 764));
+    assert_eq!(decide(750_000_000, 0.8, 175), (true, 0), "25 went away");
+}
+
+#[test]
 fn protection_that_was_dropped_a_moment_ago_is_dropped_for_twice_as_long() {
     let mut manager = Manager::default();
     let domains = [protected(1, 300, 100), seen(2, 300)];

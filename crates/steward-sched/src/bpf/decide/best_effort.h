@@ -8,7 +8,7 @@
 #ifndef STEWARD_DECIDE_BEST_EFFORT_H
 #define STEWARD_DECIDE_BEST_EFFORT_H
 
-#include "order.h"
+#include "restricted.h"
 
 /* Nobody may lie further behind the clock than this; a nice 19 task pays 400 ms for a slice that ends at its tick. */
 #define TASK_LAG_MAX_NS (2 * NSEC_PER_SEC)

@@ -64,6 +64,7 @@ struct account {
 	u64 since_back_ns;
 	u64 since_served_ns; /* what its level had been served when that was counted from */
 	u64 ahead; /* virtual time that it has paid for time out of its tasks' reservations: see has_all_credit() */
+	u64 total; /* all virtual time that it has ever paid by its weight */
 	u8 little; /* it has left of its own will since then, having used less than a slice: see contender_place() */
 };
 
@@ -129,6 +130,7 @@ struct domain {
 	u32 waiting; /* its own tasks that stand in its queue */
 	u32 waiting_restricted; /* those that stand in its queue of tasks which may not run everywhere, or are on their way into it */
 	u32 tasks; /* its own tasks, asleep or not */
+	u32 begun; /* how often domains of this index have begun: what CPUs know of earlier ones counts no more */
 	u16 parent;
 	u16 depth;
 	union {
@@ -151,6 +153,18 @@ struct domain {
 };
 
 /*
+ * Where a contender stands on one CPU among what may run on some CPUs only, by what it was served there: see
+ * restricted_step().
+ */
+struct restricted_place {
+	u64 paid; /* virtual time */
+	u64 total; /* what it had paid anywhere, when this was counted last */
+	u64 served_ns; /* what the level had been served then */
+	u32 weight; /* by which its debt counts */
+	u32 begun; /* of the domain that it is of; another number: it never wanted anything of this kind here */
+};
+
+/*
  * Where a walk through heaps and levels is, under the lock. It is kept in the table instead of in variables: the BPF
  * verifier follows what a variable may hold along every path, and several paths a step through all steps are too many;
  * what is read back from memory is one unknown number.
@@ -167,6 +181,8 @@ struct walk {
 	u32 ends; /* this is the last level */
 	u32 placed; /* the node that is given its place */
 	u32 resets; /* the domain that begins anew after the walk */
+	u32 confined; /* restricted_walk(): the task may run on this CPU alone */
+	u32 unused;
 	u32 priority; /* the contender's */
 	u32 weight; /* the contender's */
 	u32 beside; /* what contends there, weighed */
@@ -199,14 +215,14 @@ struct domain_table {
 };
 
 /*
- * What one CPU keeps of the order: the virtual time of each level as this CPU saw it, and which domains have tasks
- * waiting that may run on some CPUs only, among them this one.
+ * What one CPU keeps of the order: which domains have tasks waiting that may run on some CPUs only, among them this
+ * one, and the virtual time of each level among these: of whoever of them was served here last.
  */
 struct cpu_order {
 	u64 clocks[MAX_DOMAINS]; /* of priority PRIORITY_DEFAULT */
+	struct restricted_place places[2 * MAX_DOMAINS]; /* of each domain, and of its own tasks */
 	u64 restricted[MAX_DOMAINS / 64]; /* by domain */
 	u64 any_restricted; /* bit n: restricted[n] is not 0 */
-	u64 runs_restricted; /* what runs here, or ran last, is such a task */
 };
 
 DECIDE struct domain *domain_at(struct domain_table *t, u32 index)

@@ -332,27 +332,27 @@ u16 decide_order_first(struct domain_table *t)
 
 void decide_order_serve(struct domain_table *t, struct cpu_order *cpu, u16 index)
 {
-	order_serve(t, cpu, index);
+	order_serve(t, cpu, index, false);
 }
 
-void decide_order_charge(struct domain_table *t, struct cpu_order *cpu, u16 index, u64 used_ns, u64 now_ns)
+void decide_order_serve_restricted(struct domain_table *t, struct cpu_order *cpu, u16 index)
 {
-	order_change(t, cpu ? cpu : &no_cpu, CHANGE_PAY, index, used_ns, now_ns);
+	order_serve(t, cpu, index, true);
 }
 
-bool decide_order_precedes(struct domain_table *t, u16 a, u16 b)
+void decide_order_charge(struct domain_table *t, struct cpu_order *cpu, u32 restriction, u16 index, u64 used_ns, u64 now_ns)
 {
-	return order_precedes(t, a, b);
+	order_change(t, cpu ? cpu : &no_cpu, CHANGE_PAY + restriction, index, used_ns, now_ns);
 }
 
-bool decide_order_preempts(struct domain_table *t, u16 a, u16 b)
+bool decide_order_precedes(struct domain_table *t, struct cpu_order *few, u16 a, u16 b)
 {
-	return order_preempts(t, a, b);
+	return order_precedes(t, few, a, b);
 }
 
-void decide_order_join_restricted(struct domain_table *t, struct cpu_order *cpu, u16 index, u64 now_ns)
+void decide_order_join(struct domain_table *t, struct cpu_order *cpu, u32 restriction, u16 index, u64 now_ns)
 {
-	order_change(t, cpu, CHANGE_JOIN, index, 0, now_ns);
+	order_change(t, cpu, CHANGE_JOIN + restriction, index, 0, now_ns);
 }
 
 void decide_restricted_waits(struct cpu_order *cpu, u16 index)
@@ -365,9 +365,9 @@ void decide_restricted_forget(struct cpu_order *cpu, u16 index)
 	restricted_forget(cpu, index);
 }
 
-u16 decide_restricted_first(struct domain_table *t, struct cpu_order *cpu)
+u16 decide_restricted_first(struct domain_table *t, struct cpu_order *cpu, u16 free, bool own)
 {
-	return (u16)restricted_first(t, cpu);
+	return (u16)restricted_first(t, cpu, 0, free, own);
 }
 
 void decide_order_reset(struct domain_table *t, u16 index)
@@ -609,7 +609,14 @@ const u64 decide_layout[] = {
 	offsetof(struct account, since_back_ns),
 	offsetof(struct account, since_served_ns),
 	offsetof(struct account, ahead),
+	offsetof(struct account, total),
 	offsetof(struct account, little),
+	sizeof(struct restricted_place),
+	offsetof(struct restricted_place, paid),
+	offsetof(struct restricted_place, total),
+	offsetof(struct restricted_place, served_ns),
+	offsetof(struct restricted_place, weight),
+	offsetof(struct restricted_place, begun),
 	sizeof(struct node),
 	offsetof(struct node, left),
 	offsetof(struct node, right),
@@ -657,6 +664,7 @@ const u64 decide_layout[] = {
 	offsetof(struct domain, waiting),
 	offsetof(struct domain, waiting_restricted),
 	offsetof(struct domain, tasks),
+	offsetof(struct domain, begun),
 	offsetof(struct domain, parent),
 	offsetof(struct domain, depth),
 	offsetof(struct domain, priority),
@@ -693,9 +701,9 @@ const u64 decide_layout[] = {
 	offsetof(struct domain_table, domains),
 	sizeof(struct cpu_order),
 	offsetof(struct cpu_order, clocks),
+	offsetof(struct cpu_order, places),
 	offsetof(struct cpu_order, restricted),
 	offsetof(struct cpu_order, any_restricted),
-	offsetof(struct cpu_order, runs_restricted),
 };
 const u64 decide_layout_count = sizeof(decide_layout) / sizeof(decide_layout[0]);
 

@@ -31,8 +31,10 @@
  * What may run on some CPUs only (pinned, in a cpuset, or with migration disabled) contends in the same order, but a
  * CPU must not have to look through all that it may not serve. So such tasks wait apart, and each CPU knows which
  * domains have some for it; a comparison of two domains where their ways up the tree meet says which comes first. Work
- * that is confined to few CPUs may be served less than it is due, for as long as it wants more than they have. Its
- * credit is measured by the clocks of those CPUs (struct cpu_order), so that it stays exact among its like.
+ * that is restricted to few CPUs may be served less than it is due, for as long as it wants more than they have. Beside
+ * what may run everywhere it keeps no more of that than anybody's credit. Among its like it stands by a place of its
+ * own on each CPU (struct restricted_place): there each falls behind those that are free as far as the others do, for
+ * ever, and their weights hold all the same.
  *
  * The orders of the paper are in cycles.h.
  */
@@ -54,8 +56,7 @@ enum order_step {
 	STEP_ENTERS, /* it begins to wait, and its level may with it */
 	STEP_LEAVES, /* it waits no more, and its level may not either */
 	STEP_PAYS,
-	STEP_JOINS, /* it wants what only some CPUs have: credit that is too old is forgotten */
-	STEP_JOINS_FIRST, /* the same, and nobody else has wanted that for a while */
+	STEP_JOINS, /* it waits, whether in the heaps or not: credit that is too old is forgotten */
 };
 
 DECIDE u64 later(u64 a, u64 b)
@@ -114,14 +115,6 @@ DECIDE bool has_all_credit(u64 ahead, u64 paid, u64 credit, u64 clock)
 	return !clock_before(credit + ahead, paid) && (!ahead || !clock_before(clock, paid));
 }
 
-/* The clock of the walk's level, among those of the contender's priority; the walk's own may be that of one CPU. */
-DECIDE u64 walk_level_clock(struct domain_table *t)
-{
-	volatile struct walk *walk = &t->walk;
-
-	return domain_at(t, walk->level)->clocks[walk->priority & (PRIORITIES - 1)];
-}
-
 /*
  * Virtual time, in three parts, which are functions of their own for the same reason as those of a step: see there.
  *
@@ -144,7 +137,7 @@ DECIDE_CALLED void virtual_owes(struct domain_table *t)
 	volatile struct walk *walk = &t->walk;
 	u32 node = walk->node;
 	struct account *account = account_of(t, node);
-	u64 clock = walk_level_clock(t);
+	u64 clock = walk->clock;
 	u32 *paid_weight = paid_weight_of(t, node);
 
 	walk->paid = reweighed(account->paid, clock, *paid_weight, walk->weight);
@@ -159,7 +152,7 @@ DECIDE_CALLED void virtual_joins(struct domain_table *t)
 {
 	volatile struct walk *walk = &t->walk;
 	u32 level = walk->level, node = walk->node, first;
-	u64 served_ns = domain_at(t, level)->served_ns, clock = walk_level_clock(t);
+	u64 served_ns = domain_at(t, level)->served_ns, clock = walk->clock;
 	u64 credit = walk->credit, paid = walk->paid, least = credit;
 	struct account *account = account_of(t, node);
 
@@ -186,7 +179,7 @@ DECIDE_CALLED void virtual_pays(struct domain_table *t)
 	volatile struct walk *walk = &t->walk;
 	u32 level = walk->level, node = walk->node, reserved = node_reserved(t, node);
 	u64 served_ns = domain_at(t, level)->served_ns, reserved_key = walk->reserved_key;
-	u64 clock = walk_level_clock(t), paid;
+	u64 clock = walk->clock, paid;
 	struct account *account = account_of(t, node);
 
 	if (reserved && !clock_before(served_ns + RESERVED_DEBT_NS * order_cpus(t) * SHARE_ONE / reserved, reserved_key)) {
@@ -199,6 +192,7 @@ DECIDE_CALLED void virtual_pays(struct domain_table *t)
 	paid += virtual_cost(walk->used_ns, walk->weight);
 	account->paid = clock_before(walk->latest, paid) ? walk->latest : paid;
 	account->ahead += virtual_cost(walk->used_ns - walk->placed_ns, walk->weight);
+	account->total += virtual_cost(walk->used_ns, walk->weight);
 	account->since_back_ns = min_u64(account->since_back_ns + walk->placed_ns, SLICE_NS);
 	if (account->since_back_ns == SLICE_NS)
 		account->little = 0;
@@ -211,15 +205,15 @@ DECIDE_CALLED void virtual_pays(struct domain_table *t)
  *
  * First: whether the contender takes the step, and where it then stands.
  */
-DECIDE_CALLED void step_begins(struct domain_table *t, struct cpu_order *cpu)
+DECIDE_CALLED void step_begins(struct domain_table *t)
 {
 	volatile struct walk *walk = &t->walk;
 	u32 level = walk->level, node = walk->node, step = walk->step, to = node_at(t, node)->heap;
 	struct domain *d = domain_at(t, level);
 	u32 priority = node_priority(t, node);
-	u64 clock = d->clocks[priority], *seen = &cpu->clocks[level & (MAX_DOMAINS - 1)];
 
 	walk->priority = priority;
+	walk->clock = d->clocks[priority];
 	walk->ends = !level || (step == STEP_ENTERS && to) || (step == STEP_LEAVES && !to);
 	walk->key = *key_at(t, node);
 	walk->reserved_key = *key_at(t, node + NODE_RESERVED);
@@ -232,18 +226,6 @@ DECIDE_CALLED void step_begins(struct domain_table *t, struct cpu_order *cpu)
 	else if (step == STEP_PAYS)
 		d->served_ns += walk->used_ns;
 	walk->to = to;
-	/*
-	 * What waits for some CPUs only goes by what they saw of the level's clock. That is the clock itself as long as
-	 * no such task waits or runs there: only those who keep contending for too few CPUs fall behind together.
-	 */
-	if (priority == PRIORITY_DEFAULT && step >= STEP_JOINS) {
-		if (step == STEP_JOINS_FIRST || clock_before(clock, *seen))
-			*seen = clock;
-		clock = *seen;
-	} else if (priority == PRIORITY_DEFAULT && step == STEP_PAYS && (cpu->any_restricted || cpu->runs_restricted)) {
-		clock = *seen;
-	}
-	walk->clock = clock;
 }
 
 /* Second: what its keys are then. */
@@ -295,19 +277,112 @@ DECIDE_CALLED void step_ends(struct domain_table *t)
  * waits; or lets it and all above it pay, or join. One function for all of this, because each is verified again in
  * every program that calls it. O(depth log n).
  */
-DECIDE_CALLED void order_walk(struct domain_table *t, struct cpu_order *cpu)
+DECIDE_CALLED void order_walk(struct domain_table *t)
 {
 	volatile struct walk *walk = &t->walk;
 	u32 step;
 
 	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
-		step_begins(t, cpu);
+		step_begins(t);
 		if (walk->ends)
 			return;
 		step_counts(t);
 		step_ends(t);
 		if (walk->ends)
 			return;
+		walk->node = walk->level;
+		walk->level = domain_at(t, walk->level)->parent;
+	}
+}
+
+/* Nobody stands behind all its like on a CPU for longer than its level is served so many cycles, whatever it was served
+ * elsewhere. */
+#define RESTRICTED_BEHIND_CYCLES 8
+
+DECIDE struct restricted_place *restricted_of(struct cpu_order *cpu, u32 node)
+{
+	return &cpu->places[node & (2 * MAX_DOMAINS - 1)];
+}
+
+/* The virtual time of a level on one CPU, among what may run on some CPUs only. */
+DECIDE u64 *restricted_clock(struct cpu_order *cpu, u32 level)
+{
+	return &cpu->clocks[level & (MAX_DOMAINS - 1)];
+}
+
+/* Where a contender of a level stands on this CPU among its like; the smallest is served first. */
+DECIDE u64 restricted_key(struct domain_table *t, struct cpu_order *cpu, u32 level, u32 node)
+{
+	const struct restricted_place *place = restricted_of(cpu, node);
+	u64 clock = *restricted_clock(cpu, level), waited_ns = domain_at(t, level)->served_ns - place->served_ns;
+
+	if (account_of(t, node)->little)
+		return clock - VIRTUAL_TIME_BEHIND_MAX;
+	if (place->begun != domain_at(t, node)->begun)
+		return clock;
+	if (waited_ns >= RESTRICTED_BEHIND_CYCLES * order_window(t) && clock_before(clock, place->paid))
+		return clock;
+	return place->paid;
+}
+
+/*
+ * One level of restricted_walk(): where the contender stands on this CPU among those that may run on some CPUs only.
+ * The clock of these follows whoever of them is served there, and falls behind the level's while they want more than
+ * the CPU has.
+ *
+ *  - What it was served there it pays. What it was served elsewhere as well, while it contends for more than this CPU:
+ *    so that whoever may run on one CPU only has that, beside who has others. But not for tasks that may run nowhere
+ *    else, such as the kernel's own of each CPU: these would wait there for what their domain has on other CPUs.
+ *  - Who never wanted such a thing begins at that clock: at the level's it would wait until all others have caught up
+ *    with that, which may be never. Who has not for a cycle stands a slice behind it at most, for the same reason.
+ *  - Credit, debt and who comes with little at a time are as in the order.
+ *
+ * Not for other priorities than the default: what has one goes first or last, and by the order.
+ */
+DECIDE_CALLED void restricted_step(struct domain_table *t, struct cpu_order *cpu)
+{
+	volatile struct walk *walk = &t->walk;
+	u32 level = walk->level, node = walk->node, weight = node_weight(t, node), begun = domain_at(t, node)->begun;
+	struct restricted_place *place = restricted_of(cpu, node);
+	u64 served_ns = domain_at(t, level)->served_ns, clock = *restricted_clock(cpu, level), used_ns = walk->used_ns;
+	u64 total = account_of(t, node)->total, cost = total - place->total, paid = place->paid, latest;
+
+	if (node_priority(t, node) != PRIORITY_DEFAULT)
+		return;
+	latest = clock + virtual_cost(DOMAIN_LAG_MAX_NS * order_cpus(t), level_weight(t, level, PRIORITY_DEFAULT, weight));
+	if (!used_ns && served_ns - place->served_ns >= order_window(t)) {
+		latest = clock + virtual_cost(SLICE_NS, weight);
+		cost = 0;
+	}
+	if (place->begun != begun) {
+		paid = clock;
+		cost = virtual_cost(used_ns, weight);
+	} else {
+		paid = reweighed(paid, clock, place->weight, weight);
+	}
+	if (walk->confined)
+		cost = min_u64(cost, virtual_cost(used_ns, weight));
+	paid = later(paid, clock - cycle_credit(t, level, PRIORITY_DEFAULT, weight)) + cost;
+	place->paid = clock_before(latest, paid) ? latest : paid;
+	place->total = total;
+	place->served_ns = served_ns;
+	place->weight = weight;
+	place->begun = begun;
+}
+
+/* Goes up the tree from a domain whose tasks may run on some CPUs only, and want to, or were served used_ns on this
+ * one. After order_walk(), which is about the order of all. O(depth). */
+DECIDE_CALLED void restricted_walk(struct domain_table *t, struct cpu_order *cpu, u32 index)
+{
+	volatile struct walk *walk = &t->walk;
+	u32 step;
+
+	walk->level = index;
+	walk->node = index | NODE_OWN;
+	for (step = loop_begin(); step <= MAX_DEPTH && can_loop; step++) {
+		if (!walk->level)
+			return;
+		restricted_step(t, cpu);
 		walk->node = walk->level;
 		walk->level = domain_at(t, walk->level)->parent;
 	}
@@ -332,9 +407,23 @@ enum order_change {
 	CHANGE_UNQUEUE, /* none do */
 	CHANGE_PARK, /* it is held back: all below it leaves the order as one, and keeps its own */
 	CHANGE_UNPARK, /* it is held back no longer */
-	CHANGE_PAY, /* its tasks were served used_ns of CPU time, with or without a reservation of theirs */
-	CHANGE_JOIN, /* tasks of it wait that may run on some CPUs only, among them the one with this cpu_order */
 	CHANGE_RESET, /* it leaves the order, and begins anew in the one that is in force */
+	/* Its tasks were served used_ns of CPU time, with or without a reservation of theirs: tasks of each kind that may run
+	 * on some CPUs (enum restriction), by the one with this cpu_order. */
+	CHANGE_PAY,
+	CHANGE_PAY_CONFINED,
+	CHANGE_PAY_RESTRICTED,
+	/* Tasks of it want to run, of each kind again: credit that is too old is forgotten. */
+	CHANGE_JOIN,
+	CHANGE_JOIN_CONFINED,
+	CHANGE_JOIN_RESTRICTED,
+};
+
+/* Where a task may run: added to CHANGE_PAY and CHANGE_JOIN. */
+enum restriction {
+	RESTRICTION_NONE,
+	RESTRICTION_ONE_CPU,
+	RESTRICTION_SOME_CPUS,
 };
 
 DECIDE void order_reset(struct domain_table *t, u16 index);
@@ -360,13 +449,15 @@ DECIDE u64 served_in_order(struct domain *d, u64 used_ns)
 	return used_ns - reserved_ns;
 }
 
-/* Under the lock. `cpu`, where it happens, counts for CHANGE_JOIN and CHANGE_PAY; used_ns is 0 but for CHANGE_PAY.
+/* Under the lock. `cpu`, where it happens, counts for what is about restricted tasks; used_ns is 0 but for payments.
  * O(depth log n). */
 DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 change, u32 index, u64 used_ns, u64 now_ns)
 {
 	volatile struct walk *walk = &t->walk;
 	struct domain *d = domain_at(t, index);
 	bool waits = node_at(t, index | NODE_OWN)->heap, whole = change == CHANGE_PARK || change == CHANGE_UNPARK;
+	bool pays = change >= CHANGE_PAY && change < CHANGE_JOIN;
+	u32 restriction = change >= CHANGE_PAY ? change - (pays ? CHANGE_PAY : CHANGE_JOIN) : RESTRICTION_NONE;
 
 	walk->level = whole ? d->parent : index;
 	walk->node = whole ? index : index | NODE_OWN;
@@ -385,16 +476,19 @@ DECIDE void order_change(struct domain_table *t, struct cpu_order *cpu, u32 chan
 		if (!d->parked || !d->waiting_priorities)
 			walk->level = 0;
 		d->parked = 0;
-	} else if (change == CHANGE_PAY) {
+	} else if (pays) {
 		walk->step = STEP_PAYS;
 		walk->placed_ns = served_in_order(d, used_ns);
 	} else {
-		walk->step = cpu->any_restricted || cpu->runs_restricted ? STEP_JOINS : STEP_JOINS_FIRST;
+		walk->step = STEP_JOINS;
 		if (t->order == ORDER_WRR)
 			walk->level = 0;
 	}
 	walk->resets = change == CHANGE_RESET ? index : 0;
-	order_walk(t, cpu);
+	walk->confined = restriction == RESTRICTION_ONE_CPU;
+	order_walk(t);
+	if (restriction && t->order == ORDER_VIRTUAL_TIME)
+		restricted_walk(t, cpu, index);
 	/* Read again: what is known here of the change would have the verifier follow the walk once for each. */
 	if (walk->resets)
 		order_reset(t, walk->resets);
@@ -458,8 +552,9 @@ DECIDE void clock_follow(u64 *clock, u64 key)
 		*clock = key;
 }
 
-/* The domain is served, by a CPU with this cpu_order: the clocks of the levels above it follow. O(depth). */
-DECIDE_CALLED void order_serve(struct domain_table *t, struct cpu_order *cpu, u32 index)
+/* The domain is served, by a CPU with this cpu_order, with a task that may run everywhere or not: the clocks of the
+ * levels above it follow. O(depth). */
+DECIDE_CALLED void order_serve(struct domain_table *t, struct cpu_order *cpu, u32 index, bool restricted)
 {
 	u32 level = index, node = index | NODE_OWN, step;
 
@@ -474,16 +569,17 @@ DECIDE_CALLED void order_serve(struct domain_table *t, struct cpu_order *cpu, u3
 			return;
 		if (!reserved) {
 			clock_follow(&d->clocks[node_priority(t, node)], key);
-			if (node_priority(t, node) == PRIORITY_DEFAULT)
-				clock_follow(&cpu->clocks[level & (MAX_DOMAINS - 1)], key);
+			if (restricted && node_priority(t, node) == PRIORITY_DEFAULT)
+				clock_follow(restricted_clock(cpu, level), restricted_key(t, cpu, level, node));
 		}
 		node = level;
 		level = d->parent;
 	}
 }
 
-/* Whether contender a comes before contender b of the same level; a decides ties for b. */
-DECIDE bool node_precedes(struct domain_table *t, u32 level, u32 a, u32 b)
+/* Whether contender a comes before contender b of the same level, by the order, or with `few` by their places on that
+ * CPU among what may run on some CPUs only; a tie is b's. */
+DECIDE bool node_precedes(struct domain_table *t, struct cpu_order *few, u32 level, u32 a, u32 b)
 {
 	u64 served_ns = domain_at(t, level)->served_ns;
 	u32 priority_a = node_priority(t, a), priority_b = node_priority(t, b);
@@ -499,14 +595,16 @@ DECIDE bool node_precedes(struct domain_table *t, u32 level, u32 a, u32 b)
 	}
 	if (priority_a != priority_b)
 		return priority_a > priority_b;
+	if (few && priority_a == PRIORITY_DEFAULT && t->order == ORDER_VIRTUAL_TIME)
+		return clock_before(restricted_key(t, few, level, a), restricted_key(t, few, level, b));
 	return node_before(t, a, b);
 }
 
 /*
- * Whether tasks of domain a come before tasks of domain b: at the level where their ways up the tree meet. Not for a
- * domain and itself. O(depth).
+ * Whether tasks of domain a come before tasks of domain b, on the CPU of `few` if both may run on some CPUs only: at
+ * the level where their ways up the tree meet. Not for a domain and itself. O(depth).
  */
-DECIDE_CALLED bool order_precedes(struct domain_table *t, u32 a, u32 b)
+DECIDE_CALLED bool order_precedes(struct domain_table *t, struct cpu_order *few, u32 a, u32 b)
 {
 	u32 level_a = a, level_b = b, node_a = a | NODE_OWN, node_b = b | NODE_OWN, step;
 
@@ -514,7 +612,7 @@ DECIDE_CALLED bool order_precedes(struct domain_table *t, u32 a, u32 b)
 		const struct domain *above_a = domain_at(t, level_a), *above_b = domain_at(t, level_b);
 
 		if (level_a == level_b)
-			return node_a != node_b && node_precedes(t, level_a, node_a, node_b);
+			return node_a != node_b && node_precedes(t, few, level_a, node_a, node_b);
 		if (!level_a || !level_b)
 			return false;
 		if (above_a->depth >= above_b->depth) {
@@ -534,87 +632,6 @@ DECIDE bool order_may_preempt(const struct domain_table *t, u32 a, u32 b)
 	return a != b && t->order != ORDER_WRR;
 }
 
-/* Whether a task of domain a, which begins to wait, is to preempt one of domain b, which runs. */
-DECIDE bool order_preempts(struct domain_table *t, u32 a, u32 b)
-{
-	return order_may_preempt(t, a, b) && order_precedes(t, a, b);
-}
-
-/* Notes that tasks of the domain that may run on some CPUs only wait for this one. Without the lock, after they were
- * put into their queue. */
-DECIDE void restricted_waits(struct cpu_order *cpu, u32 index)
-{
-	u32 word = (index & (MAX_DOMAINS - 1)) / 64;
-
-	__sync_fetch_and_or(&cpu->restricted[word], 1ULL << (index & 63));
-	__sync_fetch_and_or(&cpu->any_restricted, 1ULL << word);
-}
-
-/*
- * Forgets it. By this CPU alone, before it looks into the queue: what is put there afterwards is noted again. The
- * word's bit stays until restricted_word() finds the word empty.
- */
-DECIDE void restricted_forget(struct cpu_order *cpu, u32 index)
-{
-	__sync_fetch_and_and(&cpu->restricted[(index & (MAX_DOMAINS - 1)) / 64], ~(1ULL << (index & 63)));
-}
-
-DECIDE bool restricted_noted(const struct cpu_order *cpu, u32 index)
-{
-	return cpu->restricted[(index & (MAX_DOMAINS - 1)) / 64] >> (index & 63) & 1;
-}
-
-/* The place of the lowest bit of a number that is not 0: as many ones as the number below it has. */
-DECIDE u32 lowest_bit(u64 bits)
-{
-	u32 below = bits_set((bits & -bits) - 1);
-
-	/* The compiler must not know what the verifier does not. */
-	asm volatile("" : "+r"(below));
-	return below & 63;
-}
-
-/* Which domains of one word are noted; if none is, the word's bit is cleared. */
-DECIDE u64 restricted_word(struct cpu_order *cpu, u32 word)
-{
-	volatile u64 *bits = &cpu->restricted[word & (MAX_DOMAINS / 64 - 1)];
-	u64 bit = 1ULL << (word & (MAX_DOMAINS / 64 - 1)), noted = *bits;
-
-	if (noted)
-		return noted;
-	/* Whoever notes something in this word does so before it notes the word. */
-	__sync_fetch_and_and(&cpu->any_restricted, ~bit);
-	if (*bits)
-		__sync_fetch_and_or(&cpu->any_restricted, bit);
-	return 0;
-}
-
-/*
- * Of the domains with tasks that may run on some CPUs only, among them this one, the one that comes first; 0 when there
- * is none. O(k depth) for k such domains: what is confined to few CPUs is seldom much, and nobody else's place depends
- * on it.
- */
-DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu)
-{
-	u64 words = *(volatile u64 *)&cpu->any_restricted;
-	u32 first = 0, step, bit;
-
-	for (step = loop_begin(); step < MAX_DOMAINS / 64 && words && can_loop; step++) {
-		u32 word = lowest_bit(words) & (MAX_DOMAINS / 64 - 1);
-		u64 bits = restricted_word(cpu, word);
-
-		words &= words - 1;
-		for (bit = loop_begin(); bit < 64 && bits && can_loop; bit++) {
-			u32 index = word * 64 + lowest_bit(bits);
-
-			bits &= bits - 1;
-			if (!first || order_precedes(t, index, first))
-				first = index;
-		}
-	}
-	return first;
-}
-
 /* A contender begins at a level whose clock is this, without credit. */
 DECIDE void node_begins(struct domain_table *t, u32 node, u64 clock)
 {
@@ -632,6 +649,7 @@ DECIDE void order_reset(struct domain_table *t, u16 index)
 	struct domain *parent = domain_at(t, d->parent);
 	struct tokens *tokens = tokens_of(t, index), *own = tokens_of(t, index | NODE_OWN);
 
+	d->begun++;
 	tokens->count = 0;
 	tokens->held_ns = 0;
 	tokens->cycle = 0;

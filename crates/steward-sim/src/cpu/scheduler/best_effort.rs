@@ -1,12 +1,12 @@
 //! Best-effort work, as in `best_effort.bpf.h`: domains, their queues, quotas, and work that may run on some CPUs only.
 
 use steward_sched::decide::{
-    CHARGE_BATCH_NS, Order, Policy, RESCUE_SCAN_MAX, ROOT_DOMAIN, SLICE_NS, WEIGHT_SCALE, domain_weight,
-    rescue_allowed, rescue_begins, rescue_due, rescue_interval_ns, rescue_paid, rescue_presses, rescue_room,
-    task_cost, task_join, task_preempts, task_preempts_in, task_spread,
+    CHARGE_BATCH_NS, Order, Policy, RESCUE_SCAN_MAX, ROOT_DOMAIN, Restriction, SLICE_NS, WEIGHT_SCALE,
+    domain_weight, rescue_allowed, rescue_begins, rescue_due, rescue_interval_ns, rescue_paid,
+    rescue_presses, rescue_room, task_cost, task_join, task_preempts, task_preempts_in, task_spread,
 };
 
-use super::state::{CpuRun, Scheduler, TaskState};
+use super::state::{CpuRun, Scheduler, TaskState, Unpaid};
 use crate::cpu::event::Event;
 use crate::cpu::kernel::{Kernel, Queue, TaskId};
 
@@ -19,9 +19,11 @@ const REFILL_INTERVAL_NS: u64 = 5_000_000;
 
 /// What may come next on a CPU: tasks of a domain that may run everywhere, or those that may not.
 #[derive(Clone, Copy, Debug)]
-struct Choice {
-    index: u16,
-    restricted: bool,
+pub(super) struct Choice {
+    pub(super) index: u16,
+    pub(super) restricted: bool,
+    /// The first domain whose tasks may run everywhere.
+    pub(super) free: Option<u16>,
 }
 
 impl CpuRun {
@@ -60,12 +62,13 @@ impl Scheduler {
     }
 
     /// A domain pays for CPU time that its tasks got on a CPU.
-    fn pay_domain(&mut self, index: u16, cpu: u32, used_ns: u64, now_ns: u64) {
+    fn pay_domain(&mut self, unpaid: Unpaid, cpu: u32, now_ns: u64) {
+        let Unpaid { index, used_ns, restriction } = unpaid;
         if used_ns == 0 {
             return;
         }
         self.domains.at_mut(index).used_ns += used_ns;
-        self.domains.charge_on(&mut self.orders[cpu as usize], index, used_ns, now_ns);
+        self.domains.charge_on(&mut self.orders[cpu as usize], restriction, index, used_ns, now_ns);
     }
 
     fn pay_quotas(&mut self, index: u16, used_ns: u64) {
@@ -79,17 +82,18 @@ impl Scheduler {
 
     /// Adds to what the domain owes for this CPU, and lets it pay when that is worth it.
     fn charge_domain(&mut self, index: u16, cpu: u32, used_ns: u64, now_ns: u64) {
-        let mut unpaid_ns = used_ns;
+        let restriction = self.cpu_runs[cpu as usize].restriction;
+        let mut unpaid = Unpaid { index, used_ns, restriction };
         match self.cpu_runs[cpu as usize].unpaid.take() {
-            Some((same, before_ns)) if same == index => unpaid_ns += before_ns,
-            Some((before, before_ns)) => self.pay_domain(before, cpu, before_ns, now_ns),
+            Some(before) if before.index == index => unpaid.used_ns += before.used_ns,
+            Some(before) => self.pay_domain(before, cpu, now_ns),
             None => {}
         }
-        if unpaid_ns >= CHARGE_BATCH_NS {
-            self.pay_domain(index, cpu, unpaid_ns, now_ns);
-            unpaid_ns = 0;
+        if unpaid.used_ns >= CHARGE_BATCH_NS {
+            self.pay_domain(unpaid, cpu, now_ns);
+            unpaid.used_ns = 0;
         }
-        self.cpu_runs[cpu as usize].unpaid = Some((index, unpaid_ns));
+        self.cpu_runs[cpu as usize].unpaid = Some(unpaid);
     }
 
     /// Charges best-effort time to the task, its domain and the quotas above it.
@@ -126,7 +130,8 @@ impl Scheduler {
     pub(super) fn join_late(&mut self, k: &Kernel, p: TaskId, cpu: u32) {
         let t = &mut self.tasks[p as usize];
         if std::mem::take(&mut t.unjoined) && !self.domains.is_queued(t.domain) {
-            self.domains.join_restricted(&mut self.orders[cpu as usize], t.domain, k.now_ns);
+            let restriction = self.cpu_runs[cpu as usize].restriction;
+            self.domains.join(&mut self.orders[cpu as usize], restriction, t.domain, k.now_ns);
         }
     }
 
@@ -141,7 +146,8 @@ impl Scheduler {
         if run.alone && self.others_wait(own, cpu) {
             return true;
         }
-        let Some(Choice { index, restricted }) = self.choose_first(k, cpu) else { return false };
+        let Some(choice) = self.choose_first(k, cpu) else { return false };
+        let Choice { index, restricted, .. } = choice;
         if index == own {
             let first = match restricted {
                 true => k.queue_first_for(Queue::Restricted(index), cpu).map(|(key, _)| key),
@@ -149,7 +155,7 @@ impl Scheduler {
             };
             return first.is_some_and(|vtime| self.cpu_runs[cpu as usize].preempted_by(vtime, k.now_ns));
         }
-        self.goes_before(index, own)
+        self.domains.order != Order::Wrr as u32 && !self.stands_before(own, choice, cpu)
     }
 
     /// Makes a CPU choose again that runs a task which comes after this one, if one is found near `cpu`.
@@ -165,7 +171,8 @@ impl Scheduler {
             let first = if running == domain {
                 run.preempted_by(vtime, k.now_ns)
             } else {
-                run.alone || self.goes_before(domain, running)
+                let both = self.is_restricted(k, p) && run.restriction != Restriction::None;
+                run.alone || self.goes_before(domain, running, both.then_some(candidate))
             };
             if first && k.task(p).may_run_on(candidate) {
                 return k.kick(candidate, true);
@@ -239,7 +246,8 @@ impl Scheduler {
     pub(super) fn restricted_wait(&mut self, k: &Kernel, p: TaskId, index: u16) {
         self.tasks[p as usize].restricted_waiting = true;
         let cpu = k.task(p).cpu;
-        self.domains.join_restricted(&mut self.orders[cpu as usize], index, k.now_ns);
+        let restriction = self.restriction(k, p);
+        self.domains.join(&mut self.orders[cpu as usize], restriction, index, k.now_ns);
         self.note_restricted(k, index, p);
     }
 
@@ -269,46 +277,67 @@ impl Scheduler {
         }
     }
 
-    /// Whether a task of a domain that waits is to preempt one of a domain that runs.
-    fn goes_before(&self, waiting: u16, running: u16) -> bool {
-        waiting != running
-            && self.domains.order != Order::Wrr as u32
-            && self.domains.precedes(waiting, running)
+    /// Whether a task of a domain that waits is to preempt one of a domain that runs; `few`: on this CPU, and both may
+    /// run on some CPUs only.
+    fn goes_before(&self, waiting: u16, running: u16, few: Option<u32>) -> bool {
+        waiting != running && self.domains.order != Order::Wrr as u32 && self.precedes(waiting, running, few)
+    }
+
+    fn precedes(&self, a: u16, b: u16, few: Option<u32>) -> bool {
+        match few {
+            Some(cpu) => self.domains.restricted_precedes(&self.orders[cpu as usize], a, b),
+            None => self.domains.precedes(a, b),
+        }
     }
 
     /// Of the tasks that may run everywhere and those that may not, the domain that comes first.
     fn choose_first(&mut self, k: &Kernel, cpu: u32) -> Option<Choice> {
         let free = self.domains.first();
-        let restricted = self.domains.restricted_first(&mut self.orders[cpu as usize]);
-        match (free, restricted) {
-            (free, None) => free.map(|index| Choice { index, restricted: false }),
-            (Some(free), Some(index)) if free == index => {
-                let key = k.queue_first_for(Queue::Restricted(index), cpu).map(|(key, _)| key);
-                let first = k.queue_first_key(Queue::Domain(index));
-                let restricted = key.is_some_and(|key| first.is_none_or(|first| key <= first));
-                if key.is_none() {
-                    self.orders[cpu as usize].restricted_forget(index);
-                }
-                Some(Choice { index, restricted })
+        let order = &mut self.orders[cpu as usize];
+        let mut restricted = self.domains.restricted_first(order, free, true);
+        if let Some(index) = restricted.filter(|index| free == Some(*index)) {
+            let key = k.queue_first_for(Queue::Restricted(index), cpu).map(|(key, _)| key);
+            let first = k.queue_first_key(Queue::Domain(index));
+            if key.is_none() {
+                order.restricted_forget(index);
             }
-            (Some(free), Some(index)) if !self.domains.precedes(index, free) => {
-                Some(Choice { index: free, restricted: false })
+            // Its first task may run everywhere: others of the few that come before it are not behind that.
+            if key.is_none_or(|key| first.is_some_and(|first| first < key)) {
+                restricted = self.domains.restricted_first(order, free, false);
             }
-            (_, Some(index)) => Some(Choice { index, restricted: true }),
         }
+        let choice = restricted.map(|index| Choice { index, restricted: true, free });
+        choice.or(free.map(|index| Choice { index, restricted: false, free }))
+    }
+
+    /// Whether the domain that runs on a CPU comes before what was chosen of another one.
+    fn stands_before(&self, running: u16, choice: Choice, cpu: u32) -> bool {
+        let both = choice.restricted && self.cpu_runs[cpu as usize].restriction != Restriction::None;
+        // Its place among the few is nothing to what may run everywhere.
+        let behind = |free: u16| free != running && self.domains.precedes(free, running);
+        let is_behind = both && choice.free.is_some_and(behind);
+        !is_behind && !self.precedes(choice.index, running, both.then_some(cpu))
     }
 
     /// Whether prev, which could go on, comes before what was chosen.
     fn goes_on_before(&self, k: &Kernel, prev: TaskId, choice: Choice, cpu: u32) -> bool {
         let TaskState { domain, vtime, .. } = self.tasks[prev as usize];
         if choice.index != domain {
-            return !self.domains.precedes(choice.index, domain);
+            return self.stands_before(domain, choice, cpu);
         }
         let key = match choice.restricted {
             true => k.queue_first_for(Queue::Restricted(domain), cpu).map(|(key, _)| key),
             false => k.queue_first_key(Queue::Domain(domain)),
         };
         key.is_none_or(|key| key >= vtime)
+    }
+
+    /// The clocks follow what a CPU serves.
+    pub(super) fn serve(&mut self, choice: Choice, cpu: usize) {
+        match choice.restricted {
+            true => self.domains.serve_restricted(&mut self.orders[cpu], choice.index),
+            false => self.domains.serve(&mut self.orders[cpu], choice.index),
+        }
     }
 
     /// Serves what comes first, if it comes before prev. False when prev goes on, or nothing waits.
@@ -334,7 +363,7 @@ impl Scheduler {
                 if choice.restricted && k.queue_len(queue) > 0 {
                     self.orders[here].restricted_waits(index);
                 }
-                self.domains.serve(&mut self.orders[here], index);
+                self.serve(choice, here);
                 return true;
             }
             if !choice.restricted {

@@ -3,7 +3,7 @@
 use steward_core::cpu::reservation::Reservation;
 use steward_sched::decide::{
     Claim, ClassUse, CpuOrder, Declared, DomainTable, EdfTask, LOAD_VICTIM_RANKS, Load, LoadCut,
-    LoadThresholds, Waiters,
+    LoadThresholds, Restriction, Waiters,
 };
 
 use crate::cpu::kernel::TaskId;
@@ -11,6 +11,15 @@ use crate::random::Random;
 
 /// No deadline: what runs is best-effort.
 pub(super) const NEVER: u64 = u64::MAX;
+
+/// What a domain owes for a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unpaid {
+    pub(super) index: u16,
+    pub(super) used_ns: u64,
+    /// Where the tasks may run that used it.
+    pub(super) restriction: Restriction,
+}
 
 /// What a task runs as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,9 +74,11 @@ pub(super) struct CpuRun {
     pub(super) vtime_at_ns: u64,
     pub(super) weight: u32,
     /// What tasks of a domain used here and the domain has not paid yet.
-    pub(super) unpaid: Option<(u16, u64)>,
+    pub(super) unpaid: Option<Unpaid>,
     /// The domain of the task that runs as best-effort.
     pub(super) domain: Option<u16>,
+    /// Where the task may run that runs, or ran last.
+    pub(super) restriction: Restriction,
     /// Its slice is a long one, because nothing waited.
     pub(super) alone: bool,
     /// What is chosen now goes before the interactive class, for a moment.
@@ -89,6 +100,7 @@ impl CpuRun {
             vtime_at_ns: 0,
             weight: 0,
             unpaid: None,
+            restriction: Restriction::None,
             domain: None,
             alone: false,
             gap: false,
