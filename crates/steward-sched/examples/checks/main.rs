@@ -46,6 +46,7 @@ const CHECKS: &[Check] = &[
     ("who-changes-a-quota-again-and-again-puts-off-nobodys", 1, shares::flipped_quota),
     ("pinned-tasks-share-their-cpu", 2, shares::pinned_tasks),
     ("who-is-confined-later-shares-with-those-who-are", 2, shares::confined_later),
+    ("who-is-changed-from-another-cpu-pays-where-it-runs", 2, shares::reniced_from_elsewhere),
     ("a-pinned-domain-gets-its-due-and-no-more-while-a-cpu-is-offline", 2, shares::pinned_beside_offline),
     ("no-weight-and-no-quota-keeps-a-task-waiting-for-ever", 1, shares::rescue),
     ("thousands-that-are-held-have-their-turns", 1, shares::rescue_of_thousands),

@@ -369,6 +369,27 @@ pub fn confined_later() -> Outcome {
     Ok(format!("of the first CPU {first:.3} and {later:.3}, and {free:.3} for whom may use both"))
 }
 
+/// Two cgroups share the first of two CPUs. Of one of them the task is changed from the other CPU again and again, and
+/// its domain pays for it all the same where it ran.
+pub fn reniced_from_elsewhere() -> Outcome {
+    let scheduler = shared()?;
+    let (first, second, other) = (Group::new("first"), Group::new("second"), Group::new("other"));
+    let confined = |group: &Group| Program::start(&["spin"]).within(group).pin(0);
+    let programs = [confined(&first), confined(&second)];
+    let changer = Program::start(&["renice", &programs[1].pid().to_string()]).within(&other).pin(1);
+    sleep(Duration::from_secs(1));
+    let times = measure(&programs.iter().collect::<Vec<_>>(), 3.0);
+    let reason = scheduler.exit_reason();
+    drop(changer);
+    drop(programs);
+    drop((first, second, other));
+    drop(scheduler);
+    let [first, second] = [times[0], times[1]].map(|ms| ms / 3000.0);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(first > 0.4 && second < 0.55, "of the first CPU {first:.3}, and {second:.3} for who is changed");
+    Ok(format!("of the first CPU {first:.3}, and {second:.3} for who is changed"))
+}
+
 /// Somebody with a cgroup of their own makes 4,093 below it: others can still make some, which get what they weigh;
 /// those beyond the limit belong to their parent's domain, are counted, and leave nothing behind.
 pub fn thousands_of_cgroups() -> Outcome {

@@ -48,7 +48,7 @@ static __noinline int charge(struct task_state *t, u32 cpu, u64 now_ns)
 	slot = slot_of(t);
 	if (t->mode == MODE_INTERACTIVE && slot) {
 		slot->reserved_time_ns += used_ns;
-		charge_reserved(run, t, used_ns);
+		charge_reserved(run, t, used_ns, cpu);
 		class_used(&run->class_use, used_ns, now_ns);
 		state = cpu_state_of(cpu);
 		if (state)
@@ -66,7 +66,7 @@ static __noinline int charge(struct task_state *t, u32 cpu, u64 now_ns)
 		t->window_ns = t->window_ns > used_ns ? t->window_ns - used_ns : 0;
 		if (!t->window_ns && t->loans_left)
 			ask_again(t->lender);
-		charge_reserved(run, t, used_ns);
+		charge_reserved(run, t, used_ns, cpu);
 		class_used(&run->class_use, used_ns, now_ns);
 		state = cpu_state_of(cpu);
 		if (state)
@@ -77,7 +77,7 @@ static __noinline int charge(struct task_state *t, u32 cpu, u64 now_ns)
 	}
 	if (slot)
 		slot->best_effort_time_ns += used_ns;
-	charge_best_effort(run, t, used_ns);
+	charge_best_effort(run, t, used_ns, cpu);
 	return 0;
 }
 

@@ -34,8 +34,8 @@ impl From<BestEffortOrder> for Order {
     }
 }
 
-/// Where a task may run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+/// Where a task may run; the more of what its domain was served counts in its place, the greater.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Restriction {
     /// Everywhere.
     #[default]

@@ -419,7 +419,7 @@ enum order_change {
 	CHANGE_JOIN_RESTRICTED,
 };
 
-/* Where a task may run: added to CHANGE_PAY and CHANGE_JOIN. */
+/* Where a task may run: added to CHANGE_PAY and CHANGE_JOIN. The more its domain pays in its place, the greater. */
 enum restriction {
 	RESTRICTION_NONE,
 	RESTRICTION_ONE_CPU,

@@ -85,7 +85,11 @@ impl Scheduler {
         let restriction = self.cpu_runs[cpu as usize].restriction;
         let mut unpaid = Unpaid { index, used_ns, restriction };
         match self.cpu_runs[cpu as usize].unpaid.take() {
-            Some(before) if before.index == index => unpaid.used_ns += before.used_ns,
+            // What it owes together, of several kinds, is taken for the one that pays for most.
+            Some(before) if before.index == index && before.used_ns > 0 => {
+                unpaid.used_ns += before.used_ns;
+                unpaid.restriction = unpaid.restriction.max(before.restriction);
+            }
             Some(before) => self.pay_domain(before, cpu, now_ns),
             None => {}
         }
