@@ -66,8 +66,8 @@ DECIDE u64 restricted_word(struct cpu_order *cpu, u32 word)
 /*
  * Of the domains with tasks that may run on some CPUs only, among them this one, the one that comes first among its
  * like; 0 when there is none. Only such as come before the domain `free`, which has tasks for any CPU (0: none has), or
- * with `own` are that domain: one that is behind it must not hide another that is not. `number` is the CPU's. O(k depth) for k such domains:
- * what is confined to few CPUs is seldom much, and nobody else's place depends on it.
+ * with `own` are that domain: one that is behind it must not hide another that is not. `number` is the CPU's.
+ * O(k depth) for k such domains: what is confined to few CPUs is seldom much, and nobody else's place depends on it.
  */
 DECIDE_CALLED u32 restricted_first(struct domain_table *t, struct cpu_order *cpu, u32 number, u32 free, bool own)
 {
