@@ -7,9 +7,9 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steward_core::disk::moments::{ALONE_AFTER_NS, OVER_AFTER_NS};
 use steward_waits::Waits;
@@ -21,6 +21,9 @@ const REAL_TIME_4: libc::c_int = (1 << 13) | 4;
 /// How long it is waited for an announcement that is to come, and for one that is not.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(200);
+/// How many threads save at once, and for how long.
+const CROWD: u32 = 16;
+const CROWD_FOR: Duration = Duration::from_secs(10);
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).context("which file?")?;
@@ -84,7 +87,32 @@ fn main() -> Result<()> {
     save(&path)?;
     ensure!(is_announced(&waits, PATIENCE)?, "after a second start nobody was announced");
     waits.take();
+    crowd()?;
+    ensure!(waits.seen().waiting == 0, "some of a crowd are held to be waiting still: {:?}", waits.seen());
+    let mut ledger = Ledger::start()?;
+    sleep(SHORT);
+    let left = ledger.read(now_ns())?.waits;
+    ensure!(left.is_empty(), "some of a crowd are said to be waiting still: {left:?}");
     println!("all are seen who are served first");
+    Ok(())
+}
+
+/// Many threads that go into fsync and come back at once, so that some are preempted where that is noted, for others
+/// that do the same.
+fn crowd() -> Result<()> {
+    let end = Instant::now() + CROWD_FOR;
+    let save_all = move || -> std::io::Result<()> {
+        set_priority(REAL_TIME_4)?;
+        let file = File::create("/run/crowd")?;
+        while Instant::now() < end {
+            file.sync_all()?;
+        }
+        Ok(())
+    };
+    let threads: Vec<_> = (0..CROWD).map(|_| std::thread::spawn(save_all)).collect();
+    for thread in threads {
+        thread.join().map_err(|_| anyhow!("a thread of the crowd panicked"))??;
+    }
     Ok(())
 }
 

@@ -76,7 +76,7 @@ proptest! {
 
     /// Beside others that are busy, or come and go, some of a lower priority, some pinned; that have reservations, or
     /// tasks that have. One of its own priority is always busy on all CPUs: shares are of what is served, so that who
-    /// has an idle machine for itself uses all of them.
+    /// has an idle machine for itself uses all of them. It comes after two cycles, which is what the bound is about.
     #[test]
     fn who_uses_half_their_share_waits_for_what_is_reserved_and_a_quantum(
         cpus in 1u32..=8, seed: u16, run_us in 100u64..3000, weight in 20u32..500, busy in 20u32..500,
@@ -126,7 +126,7 @@ proptest! {
         let share = (1.0 - fractions) * (1.0 - class) * f64::from(weight) / f64::from(weights) * f64::from(cpus);
         let away_ns = (run_us as f64 * 2000.0 / share.min(1.0)) as u64;
         tasks.push(TaskSpec {
-            starts: vec![Amount::Fixed(0)],
+            starts: vec![Amount::Fixed(2 * CYCLE_NS)],
             ..task("sleeper", Some(0), 1, &[
                 Phase::Run(Amount::Fixed(run_us * US)), Phase::Sleep(Amount::Uniform(away_ns, away_ns + 10 * MS)),
             ])

@@ -117,30 +117,45 @@ static __always_inline void note_request(struct task_struct *p, u64 now_ns)
 	}
 }
 
-/* Somebody goes into fsync; `depth` is how deep it is in there already, if it was counted. */
-static __always_inline void first_enters(struct task_struct *p, u32 *depth, u64 now_ns)
+/* The functions that a task may be inside, as bits: of each it is known whether it is there, and not how often, so that
+ * an end which was not seen (alone.bpf.h) is made up for by the next one. */
+enum inside {
+	IN_CALL = 1, /* fsync(2) and fdatasync(2), which end all below them */
+	IN_RANGE = 2, /* what others call to save, too */
+	IN_BALANCE = 4, /* waiting because too much is not written yet */
+};
+
+static __always_inline u32 is_left(u32 inside, u32 what)
+{
+	return what == IN_CALL ? inside & ~(IN_CALL | IN_RANGE) : inside & ~what;
+}
+
+/* Somebody goes into fsync; `inside` is where it is already, if it was counted. */
+static __always_inline void first_enters(struct task_struct *p, u32 *inside, u32 what, u64 now_ns)
 {
 	bool is_first = served_first(p);
 
-	if (!is_first && !*depth) {
+	if (!is_first && !*inside) {
 		if (p->tgid != first.pid && !(p->flags & PF_KTHREAD))
 			dear_at_ns = now_ns;
 		return;
 	}
-	if (!(*depth)++)
+	if (!*inside)
 		__sync_fetch_and_add(&waiting, 1);
+	*inside |= what;
 	if (is_first)
 		note_first(p, now_ns);
 }
 
 /* Whoever was counted is counted out, whatever its priority is by now. */
-static __always_inline void first_leaves(struct task_struct *p, u32 *depth, u64 now_ns)
+static __always_inline void first_leaves(struct task_struct *p, u32 *inside, u32 what, u64 now_ns)
 {
-	if (!*depth)
+	if (!*inside)
 		return;
 	first.at_ns = now_ns;
 	first.pid = p->tgid;
 	saved_at_ns = now_ns;
-	if (!--*depth)
+	*inside = is_left(*inside, what);
+	if (!*inside)
 		__sync_fetch_and_sub(&waiting, 1);
 }

@@ -20,13 +20,10 @@
  * And it tells at once when somebody who is served first begins to wait (first.bpf.h), for which the same calls are
  * watched.
  */
+#include "alone.bpf.h"
 #include "block.bpf.h"
 #include "first.bpf.h"
 #include "kernel.bpf.h"
-
-/* Steps of a histogram: four to each doubling, from 4 microseconds on (steward_core::disk::latency). */
-#define STEPS 96
-#define STEP_FIRST_SHIFT 12
 
 #define ACCOUNTS_MAX 2048
 #define FLIGHTS_MAX 8192 /* a power of two */
@@ -128,8 +125,8 @@ struct submitter {
 	u64 writes_for;
 	/* Whether it has a wait, which is to be told the disk. */
 	u32 waits;
-	/* How deep it is in fsync, of those who are served first. */
-	u32 first_depth;
+	/* Where it is (enum inside), of those who are served first. */
+	u32 first_inside;
 };
 
 struct {
@@ -153,7 +150,7 @@ struct wait {
 	u64 dirty_ns;
 	u64 journal;
 	u32 commit;
-	u32 depth;
+	u32 inside; /* enum inside */
 	u32 pid;
 	u32 tid;
 	/* Which disk it has handed something on to last; 0 where it has not. */
@@ -225,40 +222,6 @@ static __always_inline u32 number_of(struct request *rq)
 	struct gendisk *disk = rq->q->disk;
 
 	return disk ? (u32)disk->major << MINOR_BITS | (u32)disk->first_minor : 0;
-}
-
-/* The place of a time in the histogram. */
-static __always_inline u32 step_of(u64 ns)
-{
-	u64 units = ns >> (STEP_FIRST_SHIFT - 2), rest = units;
-	u32 doublings = 0;
-
-	if (units < 4)
-		return 0;
-	if (rest >> 32)
-		return STEPS - 1;
-	if (rest >> 16) {
-		doublings += 16;
-		rest >>= 16;
-	}
-	if (rest >> 8) {
-		doublings += 8;
-		rest >>= 8;
-	}
-	if (rest >> 4) {
-		doublings += 4;
-		rest >>= 4;
-	}
-	if (rest >> 2) {
-		doublings += 2;
-		rest >>= 2;
-	}
-	if (rest >> 1)
-		doublings += 1;
-	/* units is in [2^doublings, 2^(doublings + 1)), and at least 4. */
-	u32 step = (doublings - 2) * 4 + ((units >> (doublings - 2)) & 3);
-
-	return step < STEPS ? step : STEPS - 1;
 }
 
 static __always_inline u64 cgroup_id_of(struct cgroup_subsys_state *css)
@@ -402,8 +365,33 @@ static __always_inline u32 place_of_disk(u32 number)
 	return NOWHERE;
 }
 
-SEC("tp_btf/block_bio_queue")
-int handed_on(void *context)
+/* To be called with the lock held. */
+static __always_inline void go_on(struct disk *disk, u64 now_ns)
+{
+	if (disk->given)
+		disk->served_ns += since(now_ns, disk->at_ns) / disk->given;
+	if (now_ns > disk->at_ns)
+		disk->at_ns = now_ns;
+}
+
+static __always_inline u64 take_back(struct flight *flight, u64 now_ns)
+{
+	struct disk *disk = flight->is_given ? disk_at(flight->place) : NULL;
+	u64 device_ns;
+
+	if (!disk)
+		return 0;
+	bpf_spin_lock(&disk->lock);
+	go_on(disk, now_ns);
+	if (disk->given)
+		disk->given -= 1;
+	device_ns = since(disk->served_ns, flight->given_served_ns);
+	bpf_spin_unlock(&disk->lock);
+	flight->is_given = 0;
+	return device_ns;
+}
+
+PROGRAM("tp_btf/block_bio_queue", handed_on)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct submitter *submitter = submitter_of(p, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -424,8 +412,7 @@ static __always_inline struct wait *wait_of_current(void)
 }
 
 /* A request is made of what was handed on a moment ago, or as long ago as it takes to get a place for it. */
-SEC("tp_btf/block_io_start")
-int made(u64 *context)
+PROGRAM("tp_btf/block_io_start", made)
 {
 	struct request *rq = (struct request *)context[0];
 	struct task_struct *p = bpf_get_current_task_btf();
@@ -438,6 +425,8 @@ int made(u64 *context)
 		__sync_fetch_and_add(&requests_missed, 1);
 		return 0;
 	}
+	/* The end of the one that had this place was not seen: its disk has it no longer. */
+	take_back(flight, now_ns);
 	key.disk = number_of(rq);
 	flight->place = place_of_disk(key.disk);
 	tell_whose(&key, p, submitter, rq);
@@ -451,23 +440,12 @@ int made(u64 *context)
 			wait->disk = key.disk;
 	}
 	flight->began_ns = submitter && submitter->handed_ns ? submitter->handed_ns : now_ns;
-	flight->is_given = 0;
 	flight->pid = p->flags & PF_KTHREAD ? 0 : p->tgid;
 	__builtin_memcpy(flight->name, p->comm, sizeof(flight->name));
 	return 0;
 }
 
-/* To be called with the lock held. */
-static __always_inline void go_on(struct disk *disk, u64 now_ns)
-{
-	if (disk->given)
-		disk->served_ns += since(now_ns, disk->at_ns) / disk->given;
-	if (now_ns > disk->at_ns)
-		disk->at_ns = now_ns;
-}
-
-SEC("tp_btf/block_rq_issue")
-int given(u64 *context)
+PROGRAM("tp_btf/block_rq_issue", given)
 {
 	u64 now_ns = bpf_ktime_get_ns();
 	struct flight *flight = flight_of(context[0]);
@@ -486,22 +464,6 @@ int given(u64 *context)
 	flight->given_served_ns = disk->served_ns;
 	bpf_spin_unlock(&disk->lock);
 	return 0;
-}
-
-static __always_inline u64 take_back(struct flight *flight, u64 now_ns)
-{
-	struct disk *disk = flight->is_given ? disk_at(flight->place) : NULL;
-	u64 device_ns;
-
-	if (!disk)
-		return 0;
-	bpf_spin_lock(&disk->lock);
-	go_on(disk, now_ns);
-	if (disk->given)
-		disk->given -= 1;
-	device_ns = since(disk->served_ns, flight->given_served_ns);
-	bpf_spin_unlock(&disk->lock);
-	return device_ns;
 }
 
 static __always_inline void charge(struct flight *flight, u64 now_ns, u64 device_ns)
@@ -535,8 +497,7 @@ static __always_inline void charge(struct flight *flight, u64 now_ns, u64 device
 	account->pending_ns = pending_ns;
 }
 
-SEC("tp_btf/block_rq_complete")
-int done(u64 *context)
+PROGRAM("tp_btf/block_rq_complete", done)
 {
 	struct request *rq = (struct request *)context[0];
 	u32 bytes = context[2];
@@ -556,8 +517,7 @@ int done(u64 *context)
 }
 
 /* Whose pages are brought to the disk. */
-SEC("fexit/do_writepages")
-int writing_ends(void *context)
+PROGRAM("fexit/do_writepages", writing_ends)
 {
 	struct submitter *submitter = submitter_of(bpf_get_current_task_btf(), 0);
 
@@ -566,8 +526,7 @@ int writing_ends(void *context)
 	return 0;
 }
 
-SEC("fentry/do_writepages")
-int writing_begins(u64 *context)
+PROGRAM("fentry/do_writepages", writing_begins)
 {
 	struct writeback_control *control = (struct writeback_control *)context[1];
 	struct submitter *submitter;
@@ -605,7 +564,7 @@ static __always_inline struct wait *begin(u64 now_ns)
 	return bpf_map_lookup_elem(&waits, &tid);
 }
 
-static __always_inline void enter(void)
+static __always_inline void enter(u32 what)
 {
 	struct wait *wait = wait_of_current();
 
@@ -614,6 +573,11 @@ static __always_inline void enter(void)
 
 	if (p->flags & PF_KTHREAD)
 		return;
+	/* The end of an earlier one was not seen. */
+	if (wait && wait->inside & what) {
+		wait->began_ns = bpf_ktime_get_ns();
+		wait->inside = 0;
+	}
 	if (!wait) {
 		wait = begin(bpf_ktime_get_ns());
 		submitter = submitter_of(p, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -621,20 +585,20 @@ static __always_inline void enter(void)
 			submitter->waits = 1;
 	}
 	if (wait)
-		wait->depth += 1;
+		wait->inside |= what;
 }
 
-static __always_inline void leave(void)
+static __always_inline void leave(u32 what)
 {
 	struct wait *wait = wait_of_current();
 	u32 tid = bpf_get_current_pid_tgid();
 	u64 now_ns = bpf_ktime_get_ns();
 	struct submitter *submitter;
 
-	if (!wait || !wait->depth)
+	if (!wait)
 		return;
-	wait->depth -= 1;
-	if (wait->depth)
+	wait->inside = is_left(wait->inside, what);
+	if (wait->inside)
 		return;
 	wait->ended_ns = now_ns;
 	submitter = submitter_of(bpf_get_current_task_btf(), 0);
@@ -648,59 +612,71 @@ static __always_inline void leave(void)
 /* Of each pair the end comes first, so that it is there when the beginning is: who is inside while the program begins
  * would else never be counted out. */
 
-static __always_inline void sync_ended(void)
+static __always_inline void sync_ended(u32 what)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct submitter *submitter = submitter_of(p, 0);
 
 	if (submitter)
-		first_leaves(p, &submitter->first_depth, bpf_ktime_get_ns());
-	leave();
+		first_leaves(p, &submitter->first_inside, what, bpf_ktime_get_ns());
+	leave(what);
 }
 
-static __always_inline void sync_begun(void)
+static __always_inline void sync_begun(u32 what)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct submitter *submitter = submitter_of(p, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (submitter)
-		first_enters(p, &submitter->first_depth, bpf_ktime_get_ns());
-	enter();
+		first_enters(p, &submitter->first_inside, what, bpf_ktime_get_ns());
+	enter(what);
 }
 
 /* msync(2), writes with O_SYNC, io_uring, and on some kernels what follows too. */
-SEC("fexit/vfs_fsync_range")
-int sync_ends(void *context)
+PROGRAM("fexit/vfs_fsync_range", sync_ends)
 {
-	sync_ended();
+	sync_ended(IN_RANGE);
 	return 0;
 }
 
-SEC("fentry/vfs_fsync_range")
-int sync_begins(void *context)
+PROGRAM("fentry/vfs_fsync_range", sync_begins)
 {
-	sync_begun();
+	sync_begun(IN_RANGE);
 	return 0;
 }
 
 /* fsync(2) and fdatasync(2), for which compilers copy the other one; not there on every kernel. */
-SEC("fexit/do_fsync")
-int call_ends(void *context)
+PROGRAM("fexit/do_fsync", call_ends)
 {
-	sync_ended();
+	sync_ended(IN_CALL);
 	return 0;
 }
 
-SEC("fentry/do_fsync")
-int call_begins(void *context)
+PROGRAM("fentry/do_fsync", call_begins)
 {
-	sync_begun();
+	sync_begun(IN_CALL);
+	return 0;
+}
+
+/* Who ends waits for nothing, whatever was not seen of it. */
+PROGRAM("tp_btf/sched_process_exit", task_ends)
+{
+	struct submitter *submitter = submitter_of(bpf_get_current_task_btf(), 0);
+	u32 tid = bpf_get_current_pid_tgid();
+
+	if (!submitter)
+		return 0;
+	if (submitter->first_inside)
+		__sync_fetch_and_sub(&waiting, 1);
+	submitter->first_inside = 0;
+	if (submitter->waits)
+		bpf_map_delete_elem(&waits, &tid);
+	submitter->waits = 0;
 	return 0;
 }
 
 /* Too many pages wait to be written: who changes more has to wait. */
-SEC("fexit/balance_dirty_pages")
-int balance_ends(void *context)
+PROGRAM("fexit/balance_dirty_pages", balance_ends)
 {
 	struct wait *wait = wait_of_current();
 
@@ -708,24 +684,22 @@ int balance_ends(void *context)
 		wait->dirty_ns += since(bpf_ktime_get_ns(), wait->dirty_since_ns);
 		wait->dirty_since_ns = 0;
 	}
-	leave();
+	leave(IN_BALANCE);
 	return 0;
 }
 
-SEC("fentry/balance_dirty_pages")
-int balance_begins(void *context)
+PROGRAM("fentry/balance_dirty_pages", balance_begins)
 {
 	struct wait *wait;
 
-	enter();
+	enter(IN_BALANCE);
 	wait = wait_of_current();
 	if (wait)
 		wait->dirty_since_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
-SEC("tp_btf/jbd2_start_commit")
-int commit_begins(u64 *context)
+PROGRAM("tp_btf/jbd2_start_commit", commit_begins)
 {
 	struct transaction_s *transaction = (struct transaction_s *)context[1];
 	u64 journal = context[0];
@@ -745,8 +719,7 @@ int commit_begins(u64 *context)
 	return 0;
 }
 
-SEC("fexit/jbd2_log_wait_commit")
-int commit_wait_ends(u64 *context)
+PROGRAM("fexit/jbd2_log_wait_commit", commit_wait_ends)
 {
 	struct wait *wait = wait_of_current();
 	u64 now_ns = bpf_ktime_get_ns();
@@ -778,8 +751,7 @@ int commit_wait_ends(u64 *context)
 	return 0;
 }
 
-SEC("fentry/jbd2_log_wait_commit")
-int commit_wait_begins(u64 *context)
+PROGRAM("fentry/jbd2_log_wait_commit", commit_wait_begins)
 {
 	struct wait *wait = wait_of_current();
 
