@@ -215,6 +215,7 @@ struct task_struct {
 	struct cpumask cpus_mask;
 	int nr_cpus_allowed;
 	unsigned short migration_disabled;
+	u64 self_exec_id; /* counts the programs that it has executed */
 	struct mm_struct *mm;
 	const struct cred *real_cred;
 	s32 pid;

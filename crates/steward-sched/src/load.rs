@@ -39,7 +39,7 @@ fn remember(level: PrintLevel, message: String) {
 pub(crate) struct Loaded {
     pub(crate) skeleton: StewardSkel<'static>,
     pub(crate) cpus: usize,
-    _exec: Link,
+    _exec: (Link, Option<Link>),
     /// The kernel says where a task was preempted.
     pub(crate) tells_where: bool,
     /// What listens to that, while anybody may be held.
@@ -111,6 +111,8 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
     }
     let tells_where = kernel_has_tracepoint("sched_entry_tp");
     open.progs.steward_schedule.set_autoload(tells_where);
+    let has_second_place = kernel_has_function("finalize_exec");
+    open.progs.steward_exec_begins.set_autoload(has_second_place);
     let sequence =
         fs::read_to_string(HOTPLUG_SEQUENCE).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     open.struct_ops.steward_ops_mut().hotplug_seq = sequence;
@@ -127,8 +129,12 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
     let mut skeleton = open.load().map_err(|error| classify(&error, "loading the program"))?;
     fill_tables(&skeleton, &online)?;
 
-    let exec =
-        skeleton.progs.steward_exec.attach_trace().map_err(|error| classify(&error, "watching exec"))?;
+    let watched = |error| classify(&error, "watching exec");
+    let exec = skeleton.progs.steward_exec.attach_trace().map_err(watched)?;
+    let exec_begins = has_second_place
+        .then(|| skeleton.progs.steward_exec_begins.attach_trace())
+        .transpose()
+        .map_err(watched)?;
     // Before the scheduler: what is preempted first is known, too.
     let schedule = tells_where
         .then(|| skeleton.progs.steward_schedule.attach_trace())
@@ -141,7 +147,7 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
         let reason = exit_reason(&skeleton).map(|reason| format!(" ({reason})")).unwrap_or_default();
         LoadError::NotAttached { source: to_io(&error), reason }
     })?;
-    Ok(Loaded { skeleton, cpus, tells_where, _exec: exec, schedule, _operations: operations })
+    Ok(Loaded { skeleton, cpus, tells_where, _exec: (exec, exec_begins), schedule, _operations: operations })
 }
 
 /// Whether BPF programs can watch the tracepoint; one with a name in `_tp` is in no directory of tracefs.
@@ -150,6 +156,12 @@ fn kernel_has_tracepoint(name: &str) -> bool {
     types.is_ok_and(|types| {
         types.type_by_name::<libbpf_rs::btf::types::Typedef<'_>>(&format!("btf_trace_{name}")).is_some()
     })
+}
+
+/// Whether BPF programs can watch the function.
+fn kernel_has_function(name: &str) -> bool {
+    let types = libbpf_rs::btf::Btf::from_vmlinux();
+    types.is_ok_and(|types| types.type_by_name::<libbpf_rs::btf::types::Func<'_>>(name).is_some())
 }
 
 fn classify(error: &libbpf_rs::Error, action: &str) -> LoadError {

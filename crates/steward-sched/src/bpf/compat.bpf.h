@@ -48,20 +48,6 @@ extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_ta
 					 task_work_callback callback) __ksym __weak;
 /* 6.14. */
 extern u64 scx_bpf_now(void) __ksym __weak;
-extern void bpf_preempt_disable(void) __ksym __weak;
-extern void bpf_preempt_enable(void) __ksym __weak;
-/* libbpf tells it. */
-extern int LINUX_KERNEL_VERSION __kconfig;
-
-/*
- * Whether a task can be preempted at a tracepoint, as it can from 7.0 on. What another one does at the same tracepoint
- * of the same CPU meanwhile is not told to the program there (`recursion_misses` counts it).
- */
-static __always_inline bool tracepoints_are_preemptible(void)
-{
-	return LINUX_KERNEL_VERSION >= KERNEL_VERSION(7, 0, 0) && bpf_ksym_exists(bpf_preempt_disable) &&
-	       bpf_ksym_exists(bpf_preempt_enable);
-}
 
 static inline void queue_insert(struct task_struct *p, u64 queue, u64 slice_ns, u64 enq_flags)
 {

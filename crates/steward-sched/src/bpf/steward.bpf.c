@@ -16,6 +16,7 @@
  * A per-CPU kernel thread that wakes goes before best-effort work for one slice: the kernel's own progress depends on
  * it. Admitted tasks that have less time than it has go first, and what it needs beyond the slice is best-effort.
  */
+#include "alone.bpf.h"
 #include "domains.bpf.h"
 #include "gap.bpf.h"
 #include "periods.bpf.h"
@@ -650,8 +651,8 @@ struct sched_ext_ops steward_ops = {
 	.name = "steward",
 };
 
-/* A program replaces itself: give it what its file's specification says (Yang 2009, section 7.2.2). */
-static __always_inline int executed(struct task_struct *p, struct linux_binprm *bprm)
+/* A program replaces itself by this file: give it what the file's specification says (Yang 2009, section 7.2.2). */
+static __always_inline int executed(struct task_struct *p, struct file *file)
 {
 	struct executable executable = {};
 	struct task_state *t;
@@ -663,8 +664,9 @@ static __always_inline int executed(struct task_struct *p, struct linux_binprm *
 	if (!attached)
 		return 0;
 	t = task_state_of(p);
-	if (!t)
+	if (!t || t->execution == p->self_exec_id)
 		return 0;
+	t->execution = p->self_exec_id;
 	slot = slot_of(t);
 	allowed = slot || t->may_start_interactive;
 	if (!allowed)
@@ -678,7 +680,7 @@ static __always_inline int executed(struct task_struct *p, struct linux_binprm *
 		keep_slot(p, slot);
 		goto out;
 	}
-	inode = bprm->file->f_inode;
+	inode = file->f_inode;
 	executable.device = inode->i_sb->s_dev;
 	executable.inode = inode->i_ino;
 	entry = bpf_map_lookup_elem(&executables, &executable);
@@ -697,17 +699,17 @@ out:
 	return 0;
 }
 
-/* Not preempted: of two programs that were started at once, one had no specification. Somebody can still come in
- * between before the first of these instructions, for some nanoseconds. */
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binprm *bprm)
+/*
+ * Two places where every exec comes by, before the program's first instruction: who is preempted at one of them hides
+ * what others do there (alone.bpf.h), and not what they do at the other. This one is after the point from which on the
+ * old program cannot go on (fs/exec.c).
+ */
+PROGRAM("fentry/finalize_exec", steward_exec_begins)
 {
-	bool preemptible = tracepoints_are_preemptible();
+	return executed(bpf_get_current_task_btf(), ((struct linux_binprm *)context[0])->file);
+}
 
-	if (preemptible)
-		bpf_preempt_disable();
-	executed(p, bprm);
-	if (preemptible)
-		bpf_preempt_enable();
-	return 0;
+PROGRAM("tp_btf/sched_process_exec", steward_exec)
+{
+	return executed((struct task_struct *)context[0], ((struct linux_binprm *)context[2])->file);
 }
