@@ -6,6 +6,7 @@ pub mod clock;
 pub mod descriptors;
 pub mod front;
 pub mod log;
+pub mod outstanding;
 pub mod part;
 pub mod worker;
 

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use steward_core::disk::Class;
 use steward_core::disk::config::{self, Config};
@@ -27,6 +27,7 @@ use super::knobs::{Knobs, Wanted};
 use super::known::Known;
 use super::spent::Spent;
 use crate::domains::cgroups::Cgroups;
+use crate::turn::outstanding::Outstanding;
 use crate::turn::part::Part;
 use crate::turn::worker::{About, Job, Progress};
 
@@ -48,11 +49,10 @@ pub(crate) struct Disk {
     pub(crate) counting: Counting,
     /// What was counted of it, by path.
     pub(crate) totals: BTreeMap<Arc<str>, Totals>,
-    /// What the worker was given last; its heirs are in `heirs`.
+    /// What the worker was given last, without its heirs.
     wanted: Wanted,
-    /// Whose priority is to be taken back. Whichever job comes first takes them: one that has not begun gives way to a
-    /// later one, and they must not go with it.
-    heirs: Arc<Mutex<BTreeMap<TaskId, Priority>>>,
+    /// The same with its heirs, until the worker comes to it.
+    waiting: Arc<Outstanding<Option<Wanted>>>,
     /// When it was looked last, and when it is looked again.
     looked_at_ns: u64,
     look_at_ns: u64,
@@ -98,7 +98,7 @@ impl Disk {
             counting: Counting::default(),
             totals: BTreeMap::new(),
             wanted: Wanted::default(),
-            heirs: Arc::default(),
+            waiting: Arc::default(),
             looked_at_ns: 0,
             look_at_ns: 0,
             background_at_ns: 0,
@@ -311,6 +311,7 @@ impl Disk {
     }
 
     /// Has this be in force: a job for the worker, or none where nothing has changed and nothing is to be tried again.
+    /// There is none either where the one before has not begun: it does this then.
     pub(crate) fn want(&mut self, now_ns: u64, wanted: Wanted) -> Option<Job> {
         // Nothing else is done by it.
         let is_needed = wanted.ordered || !wanted.written_freely.is_empty();
@@ -323,25 +324,41 @@ impl Disk {
         if wanted == self.wanted {
             return None;
         }
-        // It is whole whoever panicked with it.
-        self.heirs.lock().unwrap_or_else(PoisonError::into_inner).extend(&wanted.heirs);
+        let waits = self.waiting.change(|waiting| {
+            let before = waiting.take();
+            let waits = before.is_some();
+            // Whose priority was to be taken back before that is done still has it.
+            let mut heirs = before.map(|before| before.heirs).unwrap_or_default();
+            heirs.extend(&wanted.heirs);
+            *waiting = Some(Wanted { heirs, ..wanted.clone() });
+            waits
+        });
         self.wanted = Wanted { heirs: BTreeMap::new(), ..wanted };
-        let (knobs, heirs, wanted) = (Arc::clone(&self.knobs), Arc::clone(&self.heirs), self.wanted.clone());
-        let spent = self.spent_on_changes.clone();
-        let work = move || {
-            let heirs = std::mem::take(&mut *heirs.lock().unwrap_or_else(PoisonError::into_inner));
-            let applied = spent.on(|| knobs.apply(&Wanted { heirs, ..wanted }));
+        if waits {
+            // The job that waits already does what is wanted by then.
+            return None;
+        }
+        let (knobs, waiting, spent) =
+            (Arc::clone(&self.knobs), Arc::clone(&self.waiting), self.spent_on_changes.clone());
+        let apply = move |newest: Option<Wanted>| {
+            let applied = newest.map_or(Ok(()), |wanted| spent.on(|| knobs.apply(&wanted)));
             applied.map(|()| Progress::Done).map_err(|faults| faults.join("; "))
         };
+        let work = move || waiting.take_on(Option::take, apply);
         Some(Job { about: About::Disk, work: Box::new(work) })
     }
 
-    /// Puts everything back, at once; `cgroups` is the tree that domains are in, where there is one.
+    /// Puts everything back, at once; `cgroups` is the tree that domains are in, where there is one. What the worker
+    /// has begun is waited for, and what it has not it finds done: it changes nothing after this.
     pub(crate) fn stop(&mut self, cgroups: Option<&dyn Cgroups>) {
-        // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
-        let heirs = std::mem::take(&mut self.first);
+        let first = std::mem::take(&mut self.first);
         let nothing = Wanted { lost: self.lost, again: self.again.number(), ..Wanted::default() };
-        let _ = self.knobs.apply(&Wanted { heirs, ..nothing.clone() });
+        self.waiting.take_on(Option::take, |waiting| {
+            let mut heirs = waiting.map(|waiting| waiting.heirs).unwrap_or_default();
+            heirs.extend(first);
+            // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
+            let _ = self.knobs.apply(&Wanted { heirs, ..nothing.clone() });
+        });
         self.wanted = nothing;
         if let Some(cgroups) = cgroups {
             self.hand_out_no_longer(cgroups);
@@ -374,23 +391,37 @@ mod tests {
     use super::*;
     use crate::fake::disk::FakeDisk;
 
+    fn heir(tid: i32) -> (TaskId, Priority) {
+        (TaskId { tid, started_ticks: 1 }, Priority::RealTime(2))
+    }
+
     #[test]
-    fn whose_priority_is_to_be_taken_back_is_not_forgotten_with_a_job_that_gives_way_to_another() {
+    fn whose_priority_is_to_be_taken_back_is_not_forgotten_when_more_is_wanted_before_that_is_done() {
         let fake = FakeDisk::default();
         let mut disk = Disk::new(Arc::new(fake.clone()));
-        let heir = |tid| (TaskId { tid, started_ticks: 1 }, Priority::RealTime(2));
         let first = disk.want(0, Wanted { heirs: BTreeMap::from([heir(1)]), ..Wanted::default() });
-        assert!(first.is_some(), "there is something to do");
-        // The first one never begins.
-        let second =
-            disk.want(0, Wanted { ordered: true, heirs: BTreeMap::from([heir(2)]), ..Wanted::default() });
-        let outcome = (second.expect("there is something to do").work)();
-        assert_eq!(outcome, Ok(Progress::Done));
+        let more = Wanted { ordered: true, heirs: BTreeMap::from([heir(2)]), ..Wanted::default() };
+        assert!(disk.want(0, more).is_none(), "the first one, which has not begun, does it");
+        assert_eq!((first.expect("there is something to do").work)(), Ok(Progress::Done));
+        assert_eq!((fake.applied().len(), fake.wanted().ordered), (1, true));
         assert_eq!(fake.wanted().heirs, BTreeMap::from([heir(1), heir(2)]));
         // And each is taken back once.
         let third = disk.want(0, Wanted::default()).expect("nothing is to be ordered any more");
         assert_eq!((third.work)(), Ok(Progress::Done));
         assert_eq!(fake.applied().last().map(|wanted| wanted.heirs.len()), Some(0));
+    }
+
+    #[test]
+    fn what_the_worker_comes_to_when_all_has_been_put_back_is_not_done_any_more() {
+        let fake = FakeDisk::default();
+        let mut disk = Disk::new(Arc::new(fake.clone()));
+        let late = Wanted { ordered: true, heirs: BTreeMap::from([heir(1)]), ..Wanted::default() };
+        let late = disk.want(0, late).expect("there is something to do");
+        disk.first = BTreeMap::from([heir(2)]);
+        disk.stop(None);
+        assert_eq!((late.work)(), Ok(Progress::Done));
+        let wanted = Wanted { heirs: BTreeMap::from([heir(1), heir(2)]), ..Wanted::default() };
+        assert_eq!(fake.applied(), [wanted]);
     }
 
     #[test]

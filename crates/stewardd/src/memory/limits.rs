@@ -2,7 +2,7 @@
 //! domain says that it is not in force yet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use steward_core::domain::name::parent_of;
 use steward_core::memory::limits::{Limits as Wanted, Told};
@@ -11,6 +11,7 @@ use steward_kernel::cgroup::place::Place;
 
 use super::knobs::Knobs;
 use crate::domains::cgroups::Cgroups;
+use crate::turn::outstanding::Outstanding;
 use crate::turn::worker::{About, Job, Progress};
 
 /// What a domain says until the worker has done it.
@@ -30,7 +31,7 @@ pub struct Limits {
     failed: BTreeMap<String, String>,
     jobs: VecDeque<Job>,
     /// What the worker is to tell the kernel when it comes to it, by path, with the cgroup's id.
-    waiting: Arc<Mutex<BTreeMap<String, (u64, Told)>>>,
+    waiting: Arc<Outstanding<BTreeMap<String, (u64, Told)>>>,
     /// The cgroups that hand memory out because of us.
     hand_out: BTreeSet<String>,
     /// When what is not in force is tried again.
@@ -117,24 +118,19 @@ impl Limits {
     }
 
     fn tell(&mut self, knobs: &Arc<dyn Knobs>, path: &str, cgroup_id: u64, wanted: Told) {
-        let waits = |waiting: &Mutex<BTreeMap<String, (u64, Told)>>| {
-            // A panic of another leaves it as it is.
-            let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            waiting.insert(path.to_owned(), (cgroup_id, wanted)).is_some()
-        };
-        if waits(&self.waiting) {
+        let waits = self.waiting.change(|waiting| waiting.insert(path.to_owned(), (cgroup_id, wanted)));
+        if waits.is_some() {
             // The one that waits already tells what is wanted by then.
             self.pending.insert(path.to_owned());
             return;
         }
-        let (knobs, waiting, path) = (Arc::clone(knobs), Arc::clone(&self.waiting), path.to_owned());
-        let of = path.clone();
-        let work = move || {
-            let newest = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&path);
-            let Some((cgroup_id, wanted)) = newest else { return Ok(Progress::Done) };
-            knobs.set(&Place { path, cgroup_id }, wanted)
+        let (knobs, waiting, of) = (Arc::clone(knobs), Arc::clone(&self.waiting), path.to_owned());
+        let set = move |newest| match newest {
+            Some((path, (cgroup_id, wanted))) => knobs.set(&Place { path, cgroup_id }, wanted),
+            None => Ok(Progress::Done),
         };
-        self.push(&of, Box::new(work));
+        let work = move || waiting.take_on(|waiting| waiting.remove_entry(&of), set);
+        self.push(path, Box::new(work));
     }
 
     fn forget(&mut self, knobs: &Arc<dyn Knobs>, path: &str, cgroup_id: u64) {
@@ -230,13 +226,19 @@ impl Limits {
         self.failed.iter()
     }
 
-    /// Puts everything back, at once.
+    /// Puts everything back, at once. What the worker has begun is waited for, and what it has not it finds done: it
+    /// writes nothing after this.
     pub fn stop(&mut self, cgroups: &dyn Cgroups) {
         let knobs = cgroups.memory_knobs();
-        for (path, (cgroup_id, _)) in std::mem::take(&mut self.told) {
-            // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
-            let _ = knobs.set(&Place { path, cgroup_id }, Told::default());
-        }
+        let told = std::mem::take(&mut self.told);
+        self.waiting.take_on(std::mem::take, |waiting| {
+            // Of those that wait, some are to have nothing any more, and are told nothing but that.
+            let all = told.into_iter().chain(waiting).map(|(path, (cgroup_id, _))| (path, cgroup_id));
+            for (path, cgroup_id) in all.collect::<BTreeSet<_>>() {
+                // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
+                let _ = knobs.set(&Place { path, cgroup_id }, Told::default());
+            }
+        });
         for path in std::mem::take(&mut self.hand_out).iter().rev() {
             // Where it is gone, or somebody has set something below it since, it stays.
             let _ = cgroups.hand_out(path, Resource::Memory, false);
@@ -251,8 +253,136 @@ fn pages(bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::fake::cgroups::FakeCgroups;
+
+    const PATHS: [&str; 3] = ["user.slice", "user.slice/user-1000.slice", "steward.a"];
+
+    /// What may happen before a daemon stops.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// Each of [`PATHS`] is to have this minimum, in MiB, and the last one a maximum, too.
+        Want([Option<u64>; 3]),
+        /// Somebody else writes what they have themselves, which is nothing.
+        WrittenAnew(&'static str),
+        /// It is looked whether somebody has.
+        Look,
+        /// The worker comes to the next job.
+        Work,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            prop::array::uniform3(prop::option::of(1u64..3)).prop_map(Step::Want),
+            prop::sample::select(&PATHS[..]).prop_map(Step::WrittenAnew),
+            Just(Step::Look),
+            Just(Step::Work),
+        ]
+    }
+
+    /// The daemon's loop and its worker, which do one thing at a time.
+    #[derive(Default)]
+    struct Machine {
+        cgroups: FakeCgroups,
+        limits: Limits,
+        jobs: VecDeque<Job>,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let machine = Machine::default();
+            machine.cgroups.tree().add("steward.a", 0);
+            // systemd has them hand memory out, for itself.
+            for path in ["", "user.slice"] {
+                machine.cgroups.hand_out(path, Resource::Memory, true).expect("it is there");
+            }
+            machine
+        }
+
+        fn take(&mut self, step: Step) {
+            match step {
+                Step::Want(minima) => {
+                    let told = |(path, mib): (&str, Option<u64>)| {
+                        let bytes = mib? << 20;
+                        let max_bytes = (path == PATHS[2]).then_some(bytes << 4);
+                        let told = Told { min_bytes: Some(bytes), max_bytes, ..Told::default() };
+                        Some((path.to_owned(), told))
+                    };
+                    let cgroups = PATHS.into_iter().zip(minima).filter_map(told).collect();
+                    let id_of = |path: &str| self.cgroups.find(path).ok().map(|cgroup| cgroup.id);
+                    self.limits.want(&self.cgroups, &Wanted { cgroups, ..Wanted::default() }, &id_of);
+                }
+                Step::WrittenAnew(path) => self.cgroups.tree().limit(path, Told::default()),
+                Step::Look => self.limits.look_again(&self.cgroups, &|path| path.starts_with("user.slice")),
+                Step::Work => self.work(),
+            }
+            self.give();
+        }
+
+        /// Gives the worker what is to be done; a job that has not begun gives way to a later one about the same thing.
+        fn give(&mut self) {
+            for job in self.limits.take_jobs() {
+                match self.jobs.iter_mut().find(|waiting| waiting.about == job.about) {
+                    Some(waiting) => *waiting = job,
+                    None => self.jobs.push_back(job),
+                }
+            }
+        }
+
+        fn work(&mut self) {
+            let Some(Job { about, work }) = self.jobs.pop_front() else { return };
+            let outcome = work();
+            let About::Memory(path) = about else { return };
+            let goes_on = outcome == Ok(Progress::GoesOn);
+            self.limits.note(&self.cgroups, &path, goes_on, outcome.err());
+        }
+
+        /// As the daemon does it: the worker does last what is left.
+        fn stop(&mut self) {
+            self.limits.stop(&self.cgroups);
+            self.give();
+            while !self.jobs.is_empty() {
+                self.work();
+            }
+        }
+
+        fn has(&self) -> [Told; 3] {
+            PATHS.map(|path| self.cgroups.tree().memory(path))
+        }
+    }
+
+    #[test]
+    fn what_was_to_be_written_again_after_somebody_else_is_not_once_all_has_been_put_back() {
+        let mut machine = Machine::new();
+        machine.take(Step::Want([Some(1); 3]));
+        (0..3).for_each(|_| machine.take(Step::Work));
+        let wanted = Told { min_bytes: Some(1 << 20), ..Told::default() };
+        let limited = Told { max_bytes: Some(16 << 20), ..wanted };
+        assert_eq!(machine.has(), [wanted, wanted, limited]);
+        machine.take(Step::WrittenAnew("user.slice"));
+        machine.take(Step::Look);
+        assert_eq!(machine.jobs.len(), 1, "it is seen");
+        machine.stop();
+        assert_eq!(machine.has(), [Told::default(); 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_daemon_that_stops_leaves_nothing_whatever_its_worker_has_not_come_to(
+            steps in prop::collection::vec(step(), 0..24),
+            goes_on in 0u32..4,
+        ) {
+            let mut machine = Machine::new();
+            machine.cgroups.tree().memory_goes_on = goes_on;
+            for step in steps {
+                machine.take(step);
+            }
+            machine.stop();
+            prop_assert_eq!(machine.has(), [Told::default(); 3]);
+        }
+    }
 
     #[test]
     fn where_one_cannot_hand_memory_out_those_below_it_say_so_and_all_others_have_theirs() {
