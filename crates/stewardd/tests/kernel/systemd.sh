@@ -119,9 +119,9 @@ done
 first_scope=/sys/fs/cgroup/system.slice/steward-program-$first.scope
 second_scope=$user/steward-program-$second.scope
 # systemd may write its own once more when it has made a scope; the daemon looks again within a second.
-for scope in $first_scope $second_scope; do
-    wait_for "grep -qx 50331648 $scope/memory.max && grep -qx 8388608 $scope/memory.min"
-done
+has_its_own() { grep -qx 50331648 $1/memory.max && grep -qx 8388608 $1/memory.min; }
+has_for_those_below() { grep -qx 8388608 $1/memory.min; }
+wait_for "has_its_own $first_scope && has_its_own $second_scope"
 of_scopes() {
     say first-max $first_scope/memory.max
     say first-min $first_scope/memory.min
@@ -140,13 +140,15 @@ section scopes-written-anew
 systemctl set-property --runtime user.slice IOWeight=60
 systemctl set-property --runtime steward-program-$first.scope CPUWeight=90
 systemctl daemon-reload
-promised='grep -q 8388608'
-wait_for "$promised /sys/fs/cgroup/user.slice/memory.min && $promised $first_scope/memory.min"
+# It answers once it has written what was asked for before.
+systemctl is-active placed >/dev/null
+wait_for "has_its_own $first_scope && has_its_own $second_scope"
+wait_for "has_for_those_below /sys/fs/cgroup/user.slice && has_for_those_below $user"
 of_scopes
 section scopes-ended
 systemctl stop placed
 wait_for '[ ! -e '$first_scope' ]'
-wait_for 'grep -qx 8388608 '$user'/memory.min'
+wait_for "has_its_own $second_scope && has_for_those_below $user"
 of_scopes
 systemctl set-property --runtime user.slice IOWeight=50
 section stopped
