@@ -4,8 +4,9 @@
  * functions (fentry, fexit) always, at most tracepoints from Linux 7.0 on. Another one that comes by the same place of
  * the same CPU meanwhile is taken for a recursion, and the program is told nothing of it (`recursion_misses`): of 200
  * programs that were started at once 178 had no specification, and of 16 threads that saved at once for ten seconds all
- * were held to be inside for ever. So nobody is preempted in them where the kernel lets a program say so (6.10). What is
- * left are the kernel's own few instructions around it.
+ * were held to be inside for ever. So a program does its work whole, and is preempted after it if at all, where the
+ * kernel lets it say so (6.10). That is still inside for the kernel: what must not be lost has a second place, or is
+ * put right by the next event.
  */
 #ifndef STEWARD_ALONE_BPF_H
 #define STEWARD_ALONE_BPF_H
