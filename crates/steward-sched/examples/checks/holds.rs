@@ -141,6 +141,38 @@ pub fn quota() -> Outcome {
     Ok(seen.join("; "))
 }
 
+/// Waits until everybody has left what they read under the protection of RCU when the call began. The kernel does so in
+/// many system calls, as when a process with threads opens its 65th file.
+fn wait_for_readers(_: &Path) {
+    // SAFETY: plain system call; with more than one CPU the kernel waits for a grace period.
+    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+}
+
+/// Tasks that are suspended at a gate, in the middle of what they do on their way to user space, read nothing there
+/// that RCU protects: nobody waits for them.
+pub fn readers() -> Outcome {
+    let mut scheduler = shared()?;
+    let (still, busy) = (Group::new("still"), Group::new("busy"));
+    let mut neighbour = Neighbour { change: wait_for_readers, ..Neighbour::new() };
+    let movers = neighbour.movers(&still, 6);
+    let beside = Program::on_each_cpu(&["spin"], &busy);
+    sleep(Duration::from_millis(500));
+    domains::suspend(&mut scheduler, &still, true)?;
+    sleep(Duration::from_millis(200));
+    neighbour.begin();
+    sleep(Duration::from_secs(3));
+    domains::suspend(&mut scheduler, &still, false)?;
+    let (longest_ms, waits) = neighbour.end();
+    let reason = scheduler.exit_reason();
+    drop((movers, beside));
+    drop((still, busy));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(longest_ms < LONGEST_MS, "somebody waited for readers for {longest_ms:.1} ms");
+    check!(waits > 20, "only {waits} waits for readers in 3 s");
+    Ok(format!("longest of {waits} waits for readers {longest_ms:.1} ms"))
+}
+
 /// A quota that comes when nobody has been held for so long that the kernel is no longer asked where tasks are
 /// preempted: it is asked again.
 pub fn later_quota() -> Outcome {
@@ -439,8 +471,8 @@ pub fn moments_under_hotplug() -> Outcome {
 }
 
 /// Whom a CPU that goes offline leaves behind in a queue for those that are held, it must not wait for: pinned to it or
-/// not, suspended, without quota, or held for moments again and again. The kernel waits for readers of RCU on the way,
-/// among them whoever is stopped at a gate, for two seconds at most each time; who waits to be rescued does for twelve.
+/// not, suspended, without quota, or held for moments again and again. Who is stopped at a
+/// gate could not leave the CPU for two seconds, and who waits to be rescued for twelve.
 pub fn held_under_hotplug() -> Outcome {
     let (mut scheduler, bumper, takers) = with_takers()?;
     let (still, tight) = (Group::new("still"), Group::new("tight"));

@@ -62,6 +62,7 @@ const CHECKS: &[Check] = &[
     ("tasks-that-wake-each-other-keep-nobody-waiting", 1, domains::beside_a_ring),
     ("suspension-keeps-nobody-waiting-inside-the-kernel", 1, holds::suspension),
     ("cpu-max-keeps-nobody-waiting-inside-the-kernel", 1, holds::quota),
+    ("who-is-held-at-a-gate-keeps-nobody-waiting-for-rcu", 2, holds::readers),
     ("a-quota-that-comes-late-keeps-nobody-waiting-either", 1, holds::later_quota),
     ("a-low-priority-keeps-nobody-waiting-inside-the-kernel", 1, holds::priority),
     ("who-is-held-keeps-nobodys-file-from-a-disk-with-a-journal", 1, holds::journal),

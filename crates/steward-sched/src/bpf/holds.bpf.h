@@ -274,8 +274,14 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 		watch_budget(run, cpu, BOUNDARY_DELAY_NS);
 		return 0;
 	}
+	/*
+	 * The kick takes effect at once, while the kernel is still in the middle of kicking and reads what RCU protects.
+	 * One that was stopped there would keep everybody waiting who waits for readers of RCU.
+	 */
+	bpf_preempt_disable();
 	t->at_gate = 1;
 	kick_cpu(cpu, SCX_KICK_PREEMPT);
+	bpf_preempt_enable();
 	/* It was stopped in between, and may go on. */
 	*(volatile u8 *)&t->at_gate = 0;
 	return 0;

@@ -14,11 +14,10 @@
  */
 static volatile u32 rescue_left;
 
-/* Whether the task was preempted while it reads what RCU protects. One that is stopped at a gate is resumed by other
- * rules. */
-static __always_inline bool is_reader(struct task_struct *p, struct task_state *t)
+/* Whether the task was preempted while it reads what RCU protects. */
+static __always_inline bool is_reader(struct task_struct *p)
 {
-	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0 && t->whereabouts != AT_GATE;
+	return bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > 0;
 }
 
 /* Which end of the queues the next look begins at. */
@@ -53,7 +52,7 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 				leave = scx_bpf_dsq_nr_queued(QUEUE_LEAVING);
 				stand = scx_bpf_dsq_nr_queued(QUEUE_RESCUE);
 			}
-			finds = rescue_look(t->waiting_since_ns, is_reader(p, t), called, leave, stand, now_ns);
+			finds = rescue_look(t->waiting_since_ns, is_reader(p), called, leave, stand, now_ns);
 			if (finds == LOOK_LETS_LEAVE && queue != QUEUE_LEAVING)
 				let_leave(&it, p, t);
 			if (finds != LOOK_RESCUES)
@@ -115,7 +114,7 @@ static __always_inline bool begin_rescue(struct task_struct *p, struct task_stat
 		return false;
 	run->rescues = t->rescued == RESCUED_PAID;
 	t->rescued = RESCUED_NOT;
-	slice_ns = rescue_slice_ns(is_reader(p, t));
+	slice_ns = rescue_slice_ns(is_reader(p));
 	task_set_slice(p, slice_ns);
 	watch_budget(run, cpu, slice_ns);
 	return true;
