@@ -116,6 +116,36 @@ pub fn suspension() -> Outcome {
     Ok(format!("longest of {changes} changes {longest_ms:.1} ms; used {used:.2?} ms of each 200 suspended"))
 }
 
+/// Tasks in long system calls are suspended on a machine that has nothing else to do, and leave for seconds. Whoever is
+/// held when others want the CPU leaves as soon as ever.
+pub fn after_idleness() -> Outcome {
+    let mut scheduler = shared()?;
+    let (still, calls, busy) = (Group::new("still"), Group::new("calls"), Group::new("busy"));
+    let readers: Vec<Program> = (0..2 * cpus()).map(|_| Program::start(&["zeros"]).within(&calls)).collect();
+    domains::suspend(&mut scheduler, &calls, true)?;
+    sleep(Duration::from_secs(2));
+    drop(readers);
+    let mut neighbour = Neighbour::new();
+    let movers = neighbour.movers(&still, 3);
+    let beside = Program::on_each_cpu(&["spin"], &busy);
+    sleep(Duration::from_millis(200));
+    neighbour.begin();
+    for _ in 0..3 {
+        domains::suspend(&mut scheduler, &still, true)?;
+        sleep(Duration::from_millis(150));
+        domains::suspend(&mut scheduler, &still, false)?;
+        sleep(Duration::from_millis(100));
+    }
+    let (longest_ms, changes) = neighbour.end();
+    let reason = scheduler.exit_reason();
+    drop((movers, beside));
+    drop((still, calls, busy));
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(longest_ms < LONGEST_MS, "a change of the directory took {longest_ms:.1} ms");
+    Ok(format!("longest of {changes} changes {longest_ms:.1} ms"))
+}
+
 /// A quota of a thousandth of a CPU, and one of a fifth.
 pub fn quota() -> Outcome {
     let mut seen = Vec::new();

@@ -61,6 +61,7 @@ const CHECKS: &[Check] = &[
     ("a-domain-pays-for-the-reservations-of-its-tasks", 1, domains::reservations_are_paid),
     ("tasks-that-wake-each-other-keep-nobody-waiting", 1, domains::beside_a_ring),
     ("suspension-keeps-nobody-waiting-inside-the-kernel", 1, holds::suspension),
+    ("who-left-while-the-machine-was-idle-owes-nothing", 1, holds::after_idleness),
     ("cpu-max-keeps-nobody-waiting-inside-the-kernel", 1, holds::quota),
     ("who-is-held-at-a-gate-keeps-nobody-waiting-for-rcu", 2, holds::readers),
     ("a-quota-that-comes-late-keeps-nobody-waiting-either", 1, holds::later_quota),

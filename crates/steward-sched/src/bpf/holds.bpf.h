@@ -31,7 +31,7 @@ struct hold_cpu {
 	u64 leaving_due_ns; /* see leaving_charge() */
 	s32 outside; /* the task that gives this CPU up on its way to user space; 0: none */
 	u32 in_turn; /* the last turn of a domain went to one of its tasks that leave */
-	u32 free; /* so what leaves next does so out of that turn */
+	u32 free; /* so what leaves next does so out of that turn; or nothing else waited */
 } __attribute__((aligned(64)));
 
 static struct hold_cpu hold_cpus[MAX_CPUS] SEC(".bss.hold_cpus") __attribute__((visibility("hidden")));
@@ -173,7 +173,8 @@ static __always_inline void enqueue_leaving(struct task_struct *p, struct task_s
 
 	begin_to_wait(t, now_ns);
 	if (enq_flags & SCX_ENQ_LAST) {
-		/* It just goes on. */
+		/* It just goes on, and takes nothing from anybody. */
+		hold_cpu_of(bpf_get_smp_processor_id())->free = 1;
 		queue_insert(p, SCX_DSQ_LOCAL, LEAVING_SLICE_NS, enq_flags);
 		return;
 	}
@@ -237,7 +238,8 @@ static __always_inline bool serve_leaving_in_turn(u32 cpu, u32 index)
 	return hold->in_turn;
 }
 
-/* Serves one of those that leave, if it is time to or nothing else waits. */
+/* Serves one of those that leave, if it is time to or nothing else waits. Then it is free: what was used so took
+ * nothing from anybody, and who leaves later beside other work must not wait for as long as that would cost. */
 static __always_inline bool serve_leaving(u32 cpu, u64 now_ns, bool nothing_else)
 {
 	struct hold_cpu *hold = hold_cpu_of(cpu);
@@ -246,8 +248,10 @@ static __always_inline bool serve_leaving(u32 cpu, u64 now_ns, bool nothing_else
 		return false;
 	if (!nothing_else && !(leaving_due(hold->leaving_due_ns, now_ns) && first_presses(now_ns)))
 		return false;
-	if (queue_to_local(QUEUE_LEAVING))
+	if (queue_to_local(QUEUE_LEAVING)) {
+		hold->free = nothing_else;
 		return true;
+	}
 	/* One that is being inserted at this moment is seen by the next look after holds. */
 	if (!scx_bpf_dsq_nr_queued(QUEUE_LEAVING))
 		leaving = 0;
