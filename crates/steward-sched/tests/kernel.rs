@@ -44,13 +44,13 @@ fn run_checks(cpus: u32, icount_shift: u8, names: &str, least: usize) {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn shares_reservations_and_load_control_hold_on_one_cpu() {
-    run_checks(1, 3, "", 49);
+    run_checks(1, 3, "", 50);
 }
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn pinned_tasks_hotplug_and_affinity_hold_on_two_cpus() {
-    run_checks(2, 3, "", 21);
+    run_checks(2, 3, "", 23);
 }
 
 /// For longer than the kernel lets a scheduler keep its watchdog waiting.

@@ -17,6 +17,7 @@
 #ifndef STEWARD_HOLDS_BPF_H
 #define STEWARD_HOLDS_BPF_H
 
+#include "alone.bpf.h"
 #include "bumps.bpf.h"
 #include "decide/holds.h"
 
