@@ -6,7 +6,6 @@
  * It only looks. Any scheduler may be in force. A switch costs two look-ups in a hash table, a wake-up one and an entry
  * in a ring buffer. User space reads the cycles that are not over at the end out of the table.
  */
-#include "alone.bpf.h"
 #include "kernel.bpf.h"
 
 #define THREADS_MAX 65536
@@ -184,9 +183,9 @@ int BPF_PROG(on_wakeup_new, struct task_struct *p)
 	return 0;
 }
 
-PROGRAM("tp_btf/sched_process_exec", on_exec)
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *p, s32 old_pid, struct linux_binprm *bprm)
 {
-	struct task_struct *p = (struct task_struct *)context[0];
 	u64 now_ns = bpf_ktime_get_ns();
 
 	if (thread_of(p, now_ns))
@@ -194,9 +193,9 @@ PROGRAM("tp_btf/sched_process_exec", on_exec)
 	return 0;
 }
 
-PROGRAM("tp_btf/sched_process_exit", on_exit)
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *p)
 {
-	struct task_struct *p = (struct task_struct *)context[0];
 	u64 now_ns = bpf_ktime_get_ns();
 	struct thread *t = thread_of(p, now_ns);
 	s32 tid = p->pid;

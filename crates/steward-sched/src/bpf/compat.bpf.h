@@ -48,6 +48,9 @@ extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_ta
 					 task_work_callback callback) __ksym __weak;
 /* 6.14. */
 extern u64 scx_bpf_now(void) __ksym __weak;
+/* 6.10, and so wherever there is task work. */
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
 
 static inline void queue_insert(struct task_struct *p, u64 queue, u64 slice_ns, u64 enq_flags)
 {

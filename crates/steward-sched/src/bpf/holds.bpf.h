@@ -17,7 +17,6 @@
 #ifndef STEWARD_HOLDS_BPF_H
 #define STEWARD_HOLDS_BPF_H
 
-#include "alone.bpf.h"
 #include "bumps.bpf.h"
 #include "decide/holds.h"
 

@@ -16,7 +16,6 @@
  * A per-CPU kernel thread that wakes goes before best-effort work for one slice: the kernel's own progress depends on
  * it. Admitted tasks that have less time than it has go first, and what it needs beyond the slice is best-effort.
  */
-#include "alone.bpf.h"
 #include "domains.bpf.h"
 #include "gap.bpf.h"
 #include "periods.bpf.h"
@@ -700,16 +699,32 @@ out:
 }
 
 /*
- * Two places where every exec comes by, before the program's first instruction: who is preempted at one of them hides
- * what others do there (alone.bpf.h), and not what they do at the other. This one is after the point from which on the
+ * Two places where every exec comes by, before the program's first instruction. While one runs for a task, that may be
+ * preempted: in functions always, at most tracepoints from Linux 7.0 on; and another one that comes by the same place
+ * of the same CPU meanwhile is taken for a recursion and not told of (`recursion_misses`). It is at the other place,
+ * and it happens less often where the work itself is not preempted. The first one is after the point from which on the
  * old program cannot go on (fs/exec.c).
  */
-PROGRAM("fentry/finalize_exec", steward_exec_begins)
+static __always_inline int executed_whole(struct task_struct *p, struct file *file)
 {
-	return executed(bpf_get_current_task_btf(), ((struct linux_binprm *)context[0])->file);
+	bool whole = bpf_ksym_exists(bpf_preempt_disable) && bpf_ksym_exists(bpf_preempt_enable);
+
+	if (whole)
+		bpf_preempt_disable();
+	executed(p, file);
+	if (whole)
+		bpf_preempt_enable();
+	return 0;
 }
 
-PROGRAM("tp_btf/sched_process_exec", steward_exec)
+SEC("fentry/finalize_exec")
+int BPF_PROG(steward_exec_begins, struct linux_binprm *bprm)
 {
-	return executed((struct task_struct *)context[0], ((struct linux_binprm *)context[2])->file);
+	return executed_whole(bpf_get_current_task_btf(), bprm->file);
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binprm *bprm)
+{
+	return executed_whole(p, bprm->file);
 }

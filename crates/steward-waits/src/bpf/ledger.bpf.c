@@ -20,7 +20,6 @@
  * And it tells at once when somebody who is served first begins to wait (first.bpf.h), for which the same calls are
  * watched.
  */
-#include "alone.bpf.h"
 #include "block.bpf.h"
 #include "first.bpf.h"
 #include "kernel.bpf.h"
@@ -391,7 +390,8 @@ static __always_inline u64 take_back(struct flight *flight, u64 now_ns)
 	return device_ns;
 }
 
-PROGRAM("tp_btf/block_bio_queue", handed_on)
+SEC("tp_btf/block_bio_queue")
+int handed_on(u64 *context)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct submitter *submitter = submitter_of(p, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -412,7 +412,8 @@ static __always_inline struct wait *wait_of_current(void)
 }
 
 /* A request is made of what was handed on a moment ago, or as long ago as it takes to get a place for it. */
-PROGRAM("tp_btf/block_io_start", made)
+SEC("tp_btf/block_io_start")
+int made(u64 *context)
 {
 	struct request *rq = (struct request *)context[0];
 	struct task_struct *p = bpf_get_current_task_btf();
@@ -445,7 +446,8 @@ PROGRAM("tp_btf/block_io_start", made)
 	return 0;
 }
 
-PROGRAM("tp_btf/block_rq_issue", given)
+SEC("tp_btf/block_rq_issue")
+int given(u64 *context)
 {
 	u64 now_ns = bpf_ktime_get_ns();
 	struct flight *flight = flight_of(context[0]);
@@ -497,7 +499,8 @@ static __always_inline void charge(struct flight *flight, u64 now_ns, u64 device
 	account->pending_ns = pending_ns;
 }
 
-PROGRAM("tp_btf/block_rq_complete", done)
+SEC("tp_btf/block_rq_complete")
+int done(u64 *context)
 {
 	struct request *rq = (struct request *)context[0];
 	u32 bytes = context[2];
@@ -517,7 +520,8 @@ PROGRAM("tp_btf/block_rq_complete", done)
 }
 
 /* Whose pages are brought to the disk. */
-PROGRAM("fexit/do_writepages", writing_ends)
+SEC("fexit/do_writepages")
+int writing_ends(u64 *context)
 {
 	struct submitter *submitter = submitter_of(bpf_get_current_task_btf(), 0);
 
@@ -526,7 +530,8 @@ PROGRAM("fexit/do_writepages", writing_ends)
 	return 0;
 }
 
-PROGRAM("fentry/do_writepages", writing_begins)
+SEC("fentry/do_writepages")
+int writing_begins(u64 *context)
 {
 	struct writeback_control *control = (struct writeback_control *)context[1];
 	struct submitter *submitter;
@@ -633,33 +638,38 @@ static __always_inline void sync_begun(u32 what)
 }
 
 /* msync(2), writes with O_SYNC, io_uring, and on some kernels what follows too. */
-PROGRAM("fexit/vfs_fsync_range", sync_ends)
+SEC("fexit/vfs_fsync_range")
+int sync_ends(u64 *context)
 {
 	sync_ended(IN_RANGE);
 	return 0;
 }
 
-PROGRAM("fentry/vfs_fsync_range", sync_begins)
+SEC("fentry/vfs_fsync_range")
+int sync_begins(u64 *context)
 {
 	sync_begun(IN_RANGE);
 	return 0;
 }
 
 /* fsync(2) and fdatasync(2), for which compilers copy the other one; not there on every kernel. */
-PROGRAM("fexit/do_fsync", call_ends)
+SEC("fexit/do_fsync")
+int call_ends(u64 *context)
 {
 	sync_ended(IN_CALL);
 	return 0;
 }
 
-PROGRAM("fentry/do_fsync", call_begins)
+SEC("fentry/do_fsync")
+int call_begins(u64 *context)
 {
 	sync_begun(IN_CALL);
 	return 0;
 }
 
 /* Who ends waits for nothing, whatever was not seen of it. */
-PROGRAM("tp_btf/sched_process_exit", task_ends)
+SEC("tp_btf/sched_process_exit")
+int task_ends(u64 *context)
 {
 	struct submitter *submitter = submitter_of(bpf_get_current_task_btf(), 0);
 	u32 tid = bpf_get_current_pid_tgid();
@@ -676,7 +686,8 @@ PROGRAM("tp_btf/sched_process_exit", task_ends)
 }
 
 /* Too many pages wait to be written: who changes more has to wait. */
-PROGRAM("fexit/balance_dirty_pages", balance_ends)
+SEC("fexit/balance_dirty_pages")
+int balance_ends(u64 *context)
 {
 	struct wait *wait = wait_of_current();
 
@@ -688,7 +699,8 @@ PROGRAM("fexit/balance_dirty_pages", balance_ends)
 	return 0;
 }
 
-PROGRAM("fentry/balance_dirty_pages", balance_begins)
+SEC("fentry/balance_dirty_pages")
+int balance_begins(u64 *context)
 {
 	struct wait *wait;
 
@@ -699,7 +711,8 @@ PROGRAM("fentry/balance_dirty_pages", balance_begins)
 	return 0;
 }
 
-PROGRAM("tp_btf/jbd2_start_commit", commit_begins)
+SEC("tp_btf/jbd2_start_commit")
+int commit_begins(u64 *context)
 {
 	struct transaction_s *transaction = (struct transaction_s *)context[1];
 	u64 journal = context[0];
@@ -719,7 +732,8 @@ PROGRAM("tp_btf/jbd2_start_commit", commit_begins)
 	return 0;
 }
 
-PROGRAM("fexit/jbd2_log_wait_commit", commit_wait_ends)
+SEC("fexit/jbd2_log_wait_commit")
+int commit_wait_ends(u64 *context)
 {
 	struct wait *wait = wait_of_current();
 	u64 now_ns = bpf_ktime_get_ns();
@@ -751,7 +765,8 @@ PROGRAM("fexit/jbd2_log_wait_commit", commit_wait_ends)
 	return 0;
 }
 
-PROGRAM("fentry/jbd2_log_wait_commit", commit_wait_begins)
+SEC("fentry/jbd2_log_wait_commit")
+int commit_wait_begins(u64 *context)
 {
 	struct wait *wait = wait_of_current();
 
