@@ -90,20 +90,26 @@ impl Program {
     fn load() -> Result<Self, WaitsError> {
         let kernel = Kernel::read();
         let all = Lacks { owners: true, dirty_limit: true, journal: true, ..Lacks::default() };
-        Self::load_with(&kernel, kernel.lacks())
-            .or_else(|_| Self::load_with(&Kernel::default(), all))
-            .or_else(|_| Self::load_with(&kernel, Lacks { requests: true, ..all }))
-            .or_else(|_| Self::load_with(&Kernel::default(), Lacks { requests: true, ..all }))
+        let none = Kernel::default();
+        let requests = Lacks { requests: true, ..all };
+        let load = |kernel, lacks| {
+            Self::load_with(kernel, lacks, Functions::Whole)
+                .or_else(|_| Self::load_with(kernel, lacks, Functions::Preempted))
+        };
+        load(&kernel, kernel.lacks())
+            .or_else(|_| load(&none, all))
+            .or_else(|_| load(&kernel, requests))
+            .or_else(|_| load(&none, requests))
     }
 
-    fn load_with(kernel: &Kernel, lacks: Lacks) -> Result<Self, WaitsError> {
+    fn load_with(kernel: &Kernel, lacks: Lacks, functions: Functions) -> Result<Self, WaitsError> {
         let room = Room(NonNull::from(Box::leak(Box::new(MaybeUninit::uninit()))));
         // SAFETY: nothing else points there, and it is freed after everything that borrows it, here and in the value.
         let object: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *room.0.as_ptr() };
         let mut open = LedgerSkelBuilder::default()
             .open(object)
             .map_err(failed("opening the program that watches who waits for the disk"))?;
-        choose(&mut open, kernel, lacks);
+        choose(&mut open, kernel, lacks, functions);
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             (constants.over_after_ns, constants.over_later_ns) = (OVER_AFTER_NS, OVER_LATER_NS);
             constants.alone_after_ns = ALONE_AFTER_NS;
@@ -207,18 +213,36 @@ impl Kernel {
     }
 }
 
+/// How the functions are watched in which a task waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Functions {
+    /// By programs that are not preempted, and so told of all (`kprobe.multi`).
+    Whole,
+    /// By such as may be, and are not told of what others do meanwhile (fentry).
+    Preempted,
+}
+
 /// Leaves out what the kernel lacks.
-fn choose(open: &mut OpenLedgerSkel<'_>, kernel: &Kernel, lacks: Lacks) {
+fn choose(open: &mut OpenLedgerSkel<'_>, kernel: &Kernel, lacks: Lacks, functions: Functions) {
     let programs = &mut open.progs;
-    programs.call_begins.set_autoload(kernel.call);
-    programs.call_ends.set_autoload(kernel.call);
+    let (whole, preempted) = (functions == Functions::Whole, functions == Functions::Preempted);
+    programs.sync_begins.set_autoload(whole);
+    programs.sync_ends.set_autoload(whole);
+    programs.sync_begins_preempted.set_autoload(preempted);
+    programs.sync_ends_preempted.set_autoload(preempted);
+    programs.call_begins.set_autoload(whole && kernel.call);
+    programs.call_ends.set_autoload(whole && kernel.call);
+    programs.call_begins_preempted.set_autoload(preempted && kernel.call);
+    programs.call_ends_preempted.set_autoload(preempted && kernel.call);
+    programs.balance_begins.set_autoload(whole && !lacks.dirty_limit);
+    programs.balance_ends.set_autoload(whole && !lacks.dirty_limit);
+    programs.balance_begins_preempted.set_autoload(preempted && !lacks.dirty_limit);
+    programs.balance_ends_preempted.set_autoload(preempted && !lacks.dirty_limit);
     programs.made.set_autoload(!lacks.requests);
     programs.given.set_autoload(!lacks.requests);
     programs.done.set_autoload(!lacks.requests);
     programs.writing_begins.set_autoload(!lacks.owners);
     programs.writing_ends.set_autoload(!lacks.owners);
-    programs.balance_begins.set_autoload(!lacks.dirty_limit);
-    programs.balance_ends.set_autoload(!lacks.dirty_limit);
     programs.commit_begins.set_autoload(!lacks.journal);
     programs.commit_wait_begins.set_autoload(!lacks.journal);
     programs.commit_wait_ends.set_autoload(!lacks.journal);

@@ -120,9 +120,9 @@ static __always_inline void note_request(struct task_struct *p, u64 now_ns)
 /*
  * The functions that a task may be inside, as bits: of each it is known whether it is there, and not how often, so that
  * an end which was not seen is made up for by the next one. While a program runs for a task, that may be preempted: in
- * functions always, at most tracepoints from Linux 7.0 on. Another one that comes by the same place of the same CPU
- * meanwhile is taken for a recursion, and the program is told nothing of it (`recursion_misses`). To disable preemption
- * in the program is no help: who enables it again is preempted there, still inside for the kernel.
+ * functions (fentry) always, at most tracepoints from Linux 7.0 on. Another one that comes by the same place of the
+ * same CPU meanwhile is taken for a recursion, and the program is told nothing of it (`recursion_misses`). To disable
+ * preemption in the program is no help: who enables it again is preempted there, still inside for the kernel.
  */
 enum inside {
 	IN_CALL = 1, /* fsync(2) and fdatasync(2), which end all below them */

@@ -614,9 +614,6 @@ static __always_inline void leave(u32 what)
 	bpf_map_delete_elem(&waits, &tid);
 }
 
-/* Of each pair the end comes first, so that it is there when the beginning is: who is inside while the program begins
- * would else never be counted out. */
-
 static __always_inline void sync_ended(u32 what)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
@@ -637,35 +634,43 @@ static __always_inline void sync_begun(u32 what)
 	enter(what);
 }
 
-/* msync(2), writes with O_SYNC, io_uring, and on some kernels what follows too. */
-SEC("fexit/vfs_fsync_range")
-int sync_ends(u64 *context)
-{
-	sync_ended(IN_RANGE);
-	return 0;
-}
+/*
+ * A function's end and its beginning are watched: by programs that are not preempted (kprobe.multi, of the kernel's
+ * fprobe), so that none is missed; or, where the kernel lacks these, by such as may be (first.bpf.h). Of each pair the
+ * end comes first, so that it is there when the beginning is: who is inside while the program begins would else never
+ * be counted out.
+ */
+#define FUNCTION(function, name, at_end, at_begin) \
+	SEC("kretprobe.multi/" #function)              \
+	int name##_ends(void *context)                 \
+	{                                              \
+		at_end;                                    \
+		return 0;                                  \
+	}                                              \
+	SEC("kprobe.multi/" #function)                 \
+	int name##_begins(void *context)               \
+	{                                              \
+		at_begin;                                  \
+		return 0;                                  \
+	}                                              \
+	SEC("fexit/" #function)                        \
+	int name##_ends_preempted(void *context)       \
+	{                                              \
+		at_end;                                    \
+		return 0;                                  \
+	}                                              \
+	SEC("fentry/" #function)                       \
+	int name##_begins_preempted(void *context)     \
+	{                                              \
+		at_begin;                                  \
+		return 0;                                  \
+	}
 
-SEC("fentry/vfs_fsync_range")
-int sync_begins(u64 *context)
-{
-	sync_begun(IN_RANGE);
-	return 0;
-}
+/* msync(2), writes with O_SYNC, io_uring, and on some kernels what follows too. */
+FUNCTION(vfs_fsync_range, sync, sync_ended(IN_RANGE), sync_begun(IN_RANGE))
 
 /* fsync(2) and fdatasync(2), for which compilers copy the other one; not there on every kernel. */
-SEC("fexit/do_fsync")
-int call_ends(u64 *context)
-{
-	sync_ended(IN_CALL);
-	return 0;
-}
-
-SEC("fentry/do_fsync")
-int call_begins(u64 *context)
-{
-	sync_begun(IN_CALL);
-	return 0;
-}
+FUNCTION(do_fsync, call, sync_ended(IN_CALL), sync_begun(IN_CALL))
 
 /* Who ends waits for nothing, whatever was not seen of it. */
 SEC("tp_btf/sched_process_exit")
@@ -685,9 +690,7 @@ int task_ends(u64 *context)
 	return 0;
 }
 
-/* Too many pages wait to be written: who changes more has to wait. */
-SEC("fexit/balance_dirty_pages")
-int balance_ends(u64 *context)
+static __always_inline void balance_ended(void)
 {
 	struct wait *wait = wait_of_current();
 
@@ -696,11 +699,9 @@ int balance_ends(u64 *context)
 		wait->dirty_since_ns = 0;
 	}
 	leave(IN_BALANCE);
-	return 0;
 }
 
-SEC("fentry/balance_dirty_pages")
-int balance_begins(u64 *context)
+static __always_inline void balance_begun(void)
 {
 	struct wait *wait;
 
@@ -708,8 +709,10 @@ int balance_begins(u64 *context)
 	wait = wait_of_current();
 	if (wait)
 		wait->dirty_since_ns = bpf_ktime_get_ns();
-	return 0;
 }
+
+/* Too many pages wait to be written: who changes more has to wait. */
+FUNCTION(balance_dirty_pages, balance, balance_ended(), balance_begun())
 
 SEC("tp_btf/jbd2_start_commit")
 int commit_begins(u64 *context)
