@@ -6,6 +6,8 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Mutex;
 
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel};
 use steward_core::printable::printable_name;
@@ -109,9 +111,11 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
     if let Some(data) = open.maps.data_data.as_deref_mut() {
         data.settings.cpus = cpus as u32;
     }
-    let tells_where = kernel_has_tracepoint("sched_entry_tp");
+    let types = Btf::from_vmlinux().ok();
+    let tells_where = types.as_ref().is_some_and(|types| has_tracepoint(types, "sched_entry_tp"));
     open.progs.steward_schedule.set_autoload(tells_where);
-    let has_second_place = kernel_has_function("finalize_exec");
+    let has_second_place =
+        types.is_some_and(|types| types.type_by_name::<Func<'_>>("finalize_exec").is_some());
     open.progs.steward_exec_begins.set_autoload(has_second_place);
     let sequence =
         fs::read_to_string(HOTPLUG_SEQUENCE).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
@@ -151,17 +155,8 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
 }
 
 /// Whether BPF programs can watch the tracepoint; one with a name in `_tp` is in no directory of tracefs.
-fn kernel_has_tracepoint(name: &str) -> bool {
-    let types = libbpf_rs::btf::Btf::from_vmlinux();
-    types.is_ok_and(|types| {
-        types.type_by_name::<libbpf_rs::btf::types::Typedef<'_>>(&format!("btf_trace_{name}")).is_some()
-    })
-}
-
-/// Whether BPF programs can watch the function.
-fn kernel_has_function(name: &str) -> bool {
-    let types = libbpf_rs::btf::Btf::from_vmlinux();
-    types.is_ok_and(|types| types.type_by_name::<libbpf_rs::btf::types::Func<'_>>(name).is_some())
+fn has_tracepoint(types: &Btf<'_>, name: &str) -> bool {
+    types.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}")).is_some()
 }
 
 fn classify(error: &libbpf_rs::Error, action: &str) -> LoadError {

@@ -501,8 +501,8 @@ pub fn moments_under_hotplug() -> Outcome {
 }
 
 /// Whom a CPU that goes offline leaves behind in a queue for those that are held, it must not wait for: pinned to it or
-/// not, suspended, without quota, or held for moments again and again. Who is stopped at a
-/// gate could not leave the CPU for two seconds, and who waits to be rescued for twelve.
+/// not, suspended, without quota, or held for moments again and again. Who is stopped at a gate could not leave the CPU
+/// for two seconds, and who waits to be rescued for twelve.
 pub fn held_under_hotplug() -> Outcome {
     let (mut scheduler, bumper, takers) = with_takers()?;
     let (still, tight) = (Group::new("still"), Group::new("tight"));

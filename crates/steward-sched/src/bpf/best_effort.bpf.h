@@ -316,8 +316,7 @@ static __always_inline void hand_on_direct(u32 idle_cpu)
 	}
 }
 
-/* The domain has tasks for this CPU that may not run everywhere: brings its credit up to date, and notes that they
- * wait. */
+/* Notes that the domain has tasks for this CPU that may not run everywhere. */
 static __always_inline void note_restricted(u32 index, u32 cpu)
 {
 	struct cpu_order *order = cpu_order_of(cpu);

@@ -153,12 +153,12 @@ impl Scheduler {
     }
 
     fn restriction(&self, k: &Kernel, p: TaskId) -> Restriction {
-        let may_run = (0..k.cpu_count()).filter(|cpu| k.task(p).may_run_on(*cpu)).count();
-        match k.task(p).pinned {
-            None => Restriction::None,
-            Some(_) if k.cpu_count() == 1 => Restriction::None,
-            Some(_) if may_run == 1 => Restriction::OneCpu,
-            Some(_) => Restriction::SomeCpus,
+        if k.task(p).pinned.is_none() || k.cpu_count() == 1 {
+            return Restriction::None;
+        }
+        match (0..k.cpu_count()).filter(|cpu| k.task(p).may_run_on(*cpu)).count() {
+            1 => Restriction::OneCpu,
+            _ => Restriction::SomeCpus,
         }
     }
 
