@@ -158,7 +158,7 @@ static __always_inline u64 begin_to_leave(struct task_state *t)
 	return t->leaving_place_ns;
 }
 
-/* The task is queued, and not as one of those that leave. */
+/* The task is queued or goes on, and not as one of those that leave. */
 static __always_inline void has_left(struct task_state *t)
 {
 	t->leaving = 0;
@@ -339,6 +339,19 @@ static __always_inline void charge_leaving(struct task_state *t, struct cpu_run 
 		hold->free = 0;
 	else
 		hold->leaving_due_ns = leaving_charge(hold->leaving_due_ns, used_ns, now_ns);
+}
+
+/*
+ * One that leaves goes on in its domain's own turn, or because nobody else wants the CPU: from here on it leaves no
+ * more, and takes nothing from anybody. Otherwise all that it uses would count for the eighth, and for seconds nobody
+ * would leave on this CPU. When it is preempted inside the kernel again, it leaves anew.
+ */
+static __always_inline void goes_on_in_turn(struct task_state *t, struct cpu_run *run, u32 cpu, u64 now_ns)
+{
+	if (!t->leaving)
+		return;
+	charge_leaving(t, run, cpu, now_ns);
+	has_left(t);
 }
 
 /* Lets a task of the queue that is gone through leave. False when it is there no more. */

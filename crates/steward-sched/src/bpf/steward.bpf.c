@@ -116,6 +116,7 @@ static __always_inline void keep_best_effort(struct task_struct *prev, struct ta
 	struct cpu_order *order = cpu_order_of(cpu);
 	bool alone = !others_wait(table, t->domain, cpu) && !leaving;
 
+	goes_on_in_turn(t, run, cpu, t->charged_ns);
 	if (order) {
 		serve_order(table, order, run, t->domain, is_restricted(prev));
 		clock_follow(&domain_at(table, t->domain)->task_clock, t->vtime);
