@@ -60,6 +60,7 @@ struct task_state {
 	u64 queue; /* the queue that it was last put in; QUEUE_NONE once it runs or sleeps */
 	u64 leaving_place_ns; /* its place among those that are let run on to leave the kernel; 0: it is none of them */
 	u64 window_ns; /* what is left of the CPU time that it has to execute a program */
+	u64 kernel_ns; /* of a per-CPU kernel thread, what is left of the slice ahead of others that it has since it woke */
 	u64 lent_deadline_ns; /* when the period of its parent ends that lent it */
 	u64 execution; /* the kernel's number of the program that it executed last and that was seen */
 	u32 window_cpu; /* the CPU that serves it meanwhile */

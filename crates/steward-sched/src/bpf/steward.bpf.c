@@ -13,8 +13,9 @@
  *  4. A program gets its specification when it executes, by its inode, before its first instruction; a child gets
  *     it when it is forked.
  *
- * A per-CPU kernel thread that wakes goes before best-effort work for one slice: the kernel's own progress depends on
- * it. Admitted tasks that have less time than it has go first, and what it needs beyond the slice is best-effort.
+ * A per-CPU kernel thread that wakes goes before best-effort work for one slice, also after it was preempted: the
+ * kernel's own progress depends on it. Admitted tasks that have less time than it has go first, and what it needs
+ * beyond the slice is best-effort.
  */
 #include "domains.bpf.h"
 #include "gap.bpf.h"
@@ -77,6 +78,7 @@ static __noinline int charge(struct task_state *t, u32 cpu, u64 now_ns)
 	}
 	if (slot)
 		slot->best_effort_time_ns += used_ns;
+	t->kernel_ns = t->kernel_ns > used_ns ? t->kernel_ns - used_ns : 0;
 	charge_best_effort(run, t, used_ns, cpu);
 	return 0;
 }
@@ -194,6 +196,20 @@ static __always_inline void enqueue_ahead(struct task_struct *p, struct task_sta
 }
 
 /*
+ * Whether the task is a per-CPU kernel thread that has woken and not used up its slice since. Somebody with a
+ * reservation may have gone before it meanwhile: mostly who waits for what it does, as for each page of a file that has
+ * reached the disk, and would wait as often for its turn among others.
+ */
+static __always_inline bool goes_ahead(struct task_struct *p, struct task_state *t, u64 enq_flags)
+{
+	if (!(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1)
+		return false;
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		t->kernel_ns = SLICE_NS;
+	return t->kernel_ns;
+}
+
+/*
  * The last task of a CPU was queued because its domain is held: the CPU becomes idle without another look. Either the
  * next refill lets the domain go and tells the CPU, or it has been let go already.
  */
@@ -244,8 +260,8 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_ahead(p, t, t->window_cpu, t->window_ns, START_DEADLINE_NS, enq_flags);
 		return;
 	}
-	if (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1 && (enq_flags & SCX_ENQ_WAKEUP)) {
-		enqueue_ahead(p, t, cpu, SLICE_NS, KERNEL_DEADLINE_NS, enq_flags);
+	if (goes_ahead(p, t, enq_flags)) {
+		enqueue_ahead(p, t, cpu, t->kernel_ns, KERNEL_DEADLINE_NS, enq_flags);
 		return;
 	}
 	held = held_by_quota(t);
