@@ -158,7 +158,10 @@ fn an_editor_waits_for_the_disk_in_the_guests_time_unless_all_others_have_a_ceil
     std::fs::write(&path, KEYS).unwrap();
     let outcome = run_scenario(&path, &RunOptions { quiet: true, ..RunOptions::default() }).unwrap();
     assert!(outcome.is_complete(), "{:?}", outcome.failures);
-    let metric = |contender, name: &str| outcome.contenders[&contender][name];
+    let metric = |contender, name: &str| {
+        let found = outcome.contenders[&contender].get(name);
+        *found.unwrap_or_else(|| panic!("{contender:?} has no {name}:\n{}", outcome.table()))
+    };
     // A request of the disk takes 10 ms, and there are others before it.
     assert!(metric(Contender::Stock, "swapped_out_mib") > 10.0, "{}", outcome.table());
     // Some 400 of its pages went while it paused, and each comes back alone. A ceiling on the others keeps all of them
