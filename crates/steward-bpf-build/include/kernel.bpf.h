@@ -377,6 +377,12 @@ enum scx_constants {
 	SCX_OPS_ENQ_MIGRATION_DISABLED = 1 << 4,
 };
 
+/* This one has not: it is asked for by name, SCX_ENQ_FIRST(). */
+enum scx_enq_flags {
+	SCX_ENQ_HEAD = 1 << 4,
+};
+#define SCX_ENQ_FIRST() bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_HEAD)
+
 /* Functions of the kernel. */
 extern s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
 extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;

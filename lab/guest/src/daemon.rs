@@ -1,5 +1,6 @@
 //! Steward's daemon during a run: started, waited for, asked, stopped, and looked after.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,10 @@ impl Daemon {
         let specifications = directory.join("specs");
         fs::create_dir_all(&specifications)?;
         fs::write(specifications.join("lab.toml"), &setup.specifications)?;
+        let configuration = directory.join("steward.toml");
+        if let Some(text) = &setup.configuration {
+            fs::write(&configuration, text)?;
+        }
         let socket_path = directory.join("notify");
         let socket = UnixDatagram::bind(&socket_path)?;
         socket.set_read_timeout(Some(Duration::from_millis(100)))?;
@@ -46,6 +51,9 @@ impl Daemon {
         let child = Command::new(DAEMON)
             .arg("--spec-directory")
             .arg(&specifications)
+            .args(
+                setup.configuration.iter().flat_map(|_| [OsStr::new("--config"), configuration.as_os_str()]),
+            )
             .args(setup.best_effort.iter().flat_map(|order| ["--best-effort", order]))
             .args(setup.mechanism.iter().flat_map(|name| ["--mechanism", name]))
             .env("NOTIFY_SOCKET", &socket_path)

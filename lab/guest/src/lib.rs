@@ -139,6 +139,9 @@ pub struct StewardSetup {
     /// What `--mechanism` says, if anything.
     #[serde(default)]
     pub mechanism: Option<String>,
+    /// The text of its configuration, where it is not the one that the machine has.
+    #[serde(default)]
+    pub configuration: Option<String>,
     /// A file system whose disk is calibrated once the daemon is there.
     #[serde(default)]
     pub calibrated: Option<String>,

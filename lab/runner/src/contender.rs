@@ -23,6 +23,8 @@ pub enum Contender {
     /// Steward's daemon without its scheduler: reservations through SCHED_DEADLINE, all else under the default
     /// scheduler.
     StewardDeadline,
+    /// Steward without the memory that it keeps free for protected programs.
+    StewardNoReserve,
     /// The least that a sched_ext scheduler can be (`lab/null-scheduler`): what the framework itself costs.
     NullScheduler,
     /// The default scheduler, and `memory.min` of each program that is to be protected set to its size by hand.
@@ -51,7 +53,7 @@ pub enum Contender {
 
 impl Contender {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Contender; 17] = [
+    pub const ALL: [Contender; 18] = [
         Contender::Stock,
         Contender::StockNice,
         Contender::Deadline,
@@ -59,6 +61,7 @@ impl Contender {
         Contender::StewardWrr,
         Contender::StewardMtrLs,
         Contender::StewardDeadline,
+        Contender::StewardNoReserve,
         Contender::NullScheduler,
         Contender::MinByHand,
         Contender::MinWrong,
@@ -76,13 +79,18 @@ impl Contender {
 
     /// Whether Steward's daemon runs.
     pub fn is_steward(self) -> bool {
-        use Contender::{Steward, StewardDeadline, StewardMtrLs, StewardWrr};
-        matches!(self, Steward | StewardWrr | StewardMtrLs | StewardDeadline)
+        use Contender::{Steward, StewardDeadline, StewardMtrLs, StewardNoReserve, StewardWrr};
+        matches!(self, Steward | StewardWrr | StewardMtrLs | StewardDeadline | StewardNoReserve)
     }
 
     /// What enforces Steward's reservations, where it is not its scheduler.
     pub fn mechanism(self) -> Option<&'static str> {
         (self == Contender::StewardDeadline).then_some("deadline")
+    }
+
+    /// The daemon's configuration, where it is not the machine's own.
+    pub fn configuration(self) -> Option<&'static str> {
+        (self == Contender::StewardNoReserve).then_some("[memory]\nreserve = \"0\"\n")
     }
 
     /// Steward's order among domains, where it is not the default.
@@ -114,6 +122,7 @@ impl Contender {
             Contender::StewardWrr => "steward-wrr",
             Contender::StewardMtrLs => "steward-mtr-ls",
             Contender::StewardDeadline => "steward-deadline",
+            Contender::StewardNoReserve => "steward-no-reserve",
             Contender::NullScheduler => "null-scheduler",
             Contender::MinByHand => "min-by-hand",
             Contender::MinWrong => "min-wrong",

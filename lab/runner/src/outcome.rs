@@ -204,8 +204,11 @@ impl Outcome {
         for run in &mut self.runs {
             let mut logarithms = Vec::new();
             for (metric, values) in &stock {
-                let Some(rate) = run.metrics.get(metric).filter(|rate| **rate > 0.0) else { continue };
-                let ratio = median(values) / rate;
+                // Who did nothing, perhaps for want of time, is compared with nobody.
+                let of_stock = Some(median(values)).filter(|rate| *rate > 0.0);
+                let rate = run.metrics.get(metric).filter(|rate| **rate > 0.0);
+                let (Some(of_stock), Some(rate)) = (of_stock, rate) else { continue };
+                let ratio = of_stock / rate;
                 logarithms.push(ratio.ln());
                 run.metrics.insert(metric.replace(WORK, "overhead_ratio"), ratio);
             }
@@ -504,6 +507,20 @@ pub(crate) mod tests {
         assert_eq!(steward["overhead_ratio_ring"], 2.0);
         assert!((steward["overhead_ratio"] - 2f64.sqrt()).abs() < 1e-12);
         assert_eq!(outcome.contenders[&Contender::Stock]["overhead_ratio"], 1.0);
+    }
+
+    #[test]
+    fn what_did_nothing_under_stock_has_no_overhead_and_meets_no_target() {
+        let rates = |contender, ring: f64, busy: f64| {
+            run(contender, &[("work_per_second_ring", ring), ("work_per_second_busy", busy)])
+        };
+        let runs = vec![rates(Contender::Stock, 0.0, 50.0), rates(Contender::Steward, 50.0, 50.0)];
+        let measure = "overhead=true\ntargets=[{metric='overhead_ratio_ring', at_most=1.005}]";
+        let outcome = Outcome::new(&scenario(measure), MachineFacts::default(), runs);
+        let steward = &outcome.contenders[&Contender::Steward];
+        assert!(!steward.contains_key("overhead_ratio_ring"));
+        assert_eq!(steward["overhead_ratio"], 1.0);
+        assert!(!outcome.targets[0].met);
     }
 
     #[test]

@@ -103,6 +103,7 @@ fn run(scenario: &Scenario, contender: Contender, repeat: u32) -> Result<Run> {
             specifications: specifications(scenario)?,
             best_effort: contender.best_effort().map(str::to_owned),
             mechanism: contender.mechanism().map(str::to_owned),
+            configuration: contender.configuration().map(str::to_owned),
             calibrated: disk::calibrated(scenario),
         }),
         false => None,
@@ -147,7 +148,11 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
                 command.extend(shell_words::split(arguments)?);
             }
         }
-        Contender::Steward | Contender::StewardWrr | Contender::StewardMtrLs | Contender::StewardDeadline => {
+        Contender::Steward
+        | Contender::StewardWrr
+        | Contender::StewardMtrLs
+        | Contender::StewardDeadline
+        | Contender::StewardNoReserve => {
             let mut launcher = vec!["steward".to_owned(), "run".to_owned()];
             if let Some(reservation) = reservation {
                 launcher.extend(["--cpu".to_owned(), reservation.to_string()]);
@@ -279,6 +284,16 @@ start = "2s"
         let specifications = run.steward.unwrap().specifications;
         assert!(specifications.contains("path = \"/lab/bin/busy-loops\"\ncpu = \"10000us/100000us\""));
         assert!(!specifications.contains("frame-player"));
+    }
+
+    #[test]
+    fn without_the_reserve_is_a_configuration_that_the_daemon_takes() {
+        let started = planned(Contender::StewardNoReserve).steward.unwrap();
+        let text = started.configuration.unwrap();
+        let (configuration, problems) = steward_core::config::parse_config(Path::new("steward.toml"), &text);
+        assert!(problems.is_empty(), "{problems:?}");
+        assert_eq!(configuration.memory.reserve_bytes, 0);
+        assert_eq!(planned(Contender::Steward).steward.unwrap().configuration, None);
     }
 
     #[test]

@@ -134,6 +134,7 @@ static __always_inline void leave_queue(struct task_state *t)
 	struct domain_table *table = domains();
 
 	t->queue = QUEUE_NONE;
+	t->comes_next = 0;
 	if (t->direct_cpu) {
 		struct cpu_run *run = cpu_run_of(t->direct_cpu - 1);
 

@@ -87,6 +87,7 @@ struct task_state {
 	u8 boundary_missed; /* it was to be stopped in user space, and was in the kernel again */
 	u8 at_gate; /* it is to be stopped at this moment, on its way to user space */
 	u8 waits_on; /* it has begun to wait, and not run since but for a moment in which it was rescued */
+	u8 comes_next; /* stands in the CPU's own queue, ahead of best-effort work: see enqueue_next() */
 	u8 boundary_turn; /* which of its two entries of task work is the next one */
 };
 
@@ -181,6 +182,8 @@ struct cpu_run {
 	u32 missed; /* a domain that this CPU took out of the order although a task of it was on its way in */
 	u32 missed_restricted; /* a domain of which it forgot restricted tasks although one was on its way in */
 	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
+	u32 next; /* a kernel thread stands there ahead of best-effort work: see enqueue_next() */
+	u32 ahead; /* what runs as best-effort began to before its turn */
 	u32 gap; /* what is chosen now goes before the interactive class, for CLASS_GAP_NS */
 	u32 rescue_interval_ns; /* how often one could be rescued here when the last one was */
 	struct class_use class_use; /* of reservations here */

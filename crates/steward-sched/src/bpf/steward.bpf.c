@@ -210,6 +210,24 @@ static __always_inline bool goes_ahead(struct task_struct *p, struct task_state 
 }
 
 /*
+ * Best-effort work runs on the CPU and nobody with a reservation waits there: the task comes next, and is put straight
+ * into the CPU's own queue. The kernel preempts what runs and takes the task from there without asking, which saves an
+ * interrupt of the CPU's own and ops.dispatch at each wake-up. Who has a reservation may come until it runs:
+ * steward_running() looks. Where another kernel thread is to go on before best-effort work, both stand in one queue.
+ */
+static __always_inline bool enqueue_next(struct task_struct *p, struct task_state *t, u32 cpu, u64 enq_flags)
+{
+	struct cpu_run *run = cpu_run_of(cpu);
+
+	if (!*(volatile u32 *)&run->domain || run->ahead || *(volatile u32 *)&run->interactive || ceases_here(p, cpu))
+		return false;
+	t->comes_next = 1;
+	run->next = 1;
+	queue_insert(p, SCX_DSQ_LOCAL, t->kernel_ns, enq_flags | SCX_ENQ_FIRST() | SCX_ENQ_PREEMPT);
+	return true;
+}
+
+/*
  * The last task of a CPU was queued because its domain is held: the CPU becomes idle without another look. Either the
  * next refill lets the domain go and tells the CPU, or it has been let go already.
  */
@@ -261,7 +279,8 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	if (goes_ahead(p, t, enq_flags)) {
-		enqueue_ahead(p, t, cpu, t->kernel_ns, KERNEL_DEADLINE_NS, enq_flags);
+		if (!enqueue_next(p, t, cpu, enq_flags))
+			enqueue_ahead(p, t, cpu, t->kernel_ns, KERNEL_DEADLINE_NS, enq_flags);
 		return;
 	}
 	held = held_by_quota(t);
@@ -301,7 +320,7 @@ static __always_inline bool runs_alone(struct cpu_run *run, u32 cpu)
 	u16 running = run->domain;
 
 	return running && !*(volatile u32 *)&domain_at(table, running)->waiting &&
-	       !*(volatile u32 *)&run->interactive && !overdue && !leaving && !any_bumps() &&
+	       !*(volatile u32 *)&run->interactive && !*(volatile u32 *)&run->next && !overdue && !leaving && !any_bumps() &&
 	       !(table->quotas && held_domain(running)) &&
 	       !others_wait(table, running, cpu);
 }
@@ -336,6 +355,8 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 	u64 now_ns = clock_of(cpu), deadline_ns = 0;
 	u32 expected;
 
+	/* The CPU's own queue is empty, or the kernel would not ask. */
+	run->next = 0;
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		t = task_state_of(prev);
 		if (t) {
@@ -430,7 +451,7 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	} else if (run->rescues) {
 		/* Its turn is short and ends by itself; one that began right before a tick would be none. */
 		return;
-	} else if (held_by_quota(t) || bumped(p, t) || (run->alone && table->quotas)) {
+	} else if (held_by_quota(t) || bumped(p, t) || (run->alone && table->quotas) || run->next) {
 		task_set_slice(p, 0);
 	} else if (t->mode == MODE_BEST_EFFORT && overtaken(t, run, cpu, now_ns)) {
 		task_set_slice(p, 0);
@@ -445,13 +466,14 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	struct domain_table *table;
 	struct task_slot *slot;
 	u64 now_ns = clock_of(cpu);
-	bool direct, ahead;
+	bool direct, ahead, next;
 
 	if (!t)
 		return;
 	table = domains();
 	direct = t->direct_cpu;
-	ahead = QUEUE_IS_INTERACTIVE(t->queue);
+	next = t->comes_next;
+	ahead = next || QUEUE_IS_INTERACTIVE(t->queue);
 	if (t->counted_waiting || t->restricted_waiting || direct)
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, passed_since(t->waiting_since_ns, now_ns));
 	leave_queue(t);
@@ -477,6 +499,12 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		return;
 	}
 	run_best_effort(p, t, run);
+	run->ahead = ahead;
+	if (next) {
+		run->next = 0;
+		if (*(volatile u32 *)&run->interactive)
+			kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
 	begin_gap(p, run, cpu);
 	if (begin_rescue(p, t, run, cpu) || begin_leaving(p, t, run, cpu))
 		return;
