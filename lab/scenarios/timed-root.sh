@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts programs with all that they read onto the timed disk, as a root of their own (/timed/root): the machine's own root
-# is on a disk of the host's, which has no speed in the machine's time.
+# Puts programs with all that they read onto the timed disk, as a root of their own (/timed/root): the machine's own
+# root is on a disk of the host's, which has no speed in the machine's time.
 # Usage, in the machine: timed-root.sh PROGRAM... -- FILE...    (names in /usr/bin, or paths)
 set -eu
 root=/timed/root

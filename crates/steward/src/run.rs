@@ -5,12 +5,15 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use libsteward::{Client, api};
 use steward_core::cpu::reservation::Reservation;
 use steward_core::disk::Limit;
+use steward_core::disk::priority::Priority;
 use steward_core::{disk, spec};
+use steward_kernel::disk::priority;
 
 use crate::account::{Account, Environment};
 use crate::arguments::parse_reservation;
@@ -93,6 +96,10 @@ pub struct ReservationArguments {
 pub const OWN_FAILURE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
+/// For how long the program is kept from starting while its disk requests have not their priority.
+const DISK_PATIENCE: Duration = Duration::from_millis(100);
+/// Between two looks.
+const DISK_LOOK: Duration = Duration::from_millis(1);
 
 /// Runs the program in place of this one; returns only when that failed.
 pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
@@ -124,12 +131,28 @@ pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
     if ran.standing == Some(api::Standing::Refused) {
         eprintln!("steward: there is no room for the reservation now: running as best-effort until there is");
     }
+    if request.io == Some(api::IoClass::Interactive) {
+        await_disk_priority(Instant::now() + DISK_PATIENCE, own_disk_priority);
+    }
     let mut environment = match account.as_ref().map(Account::become_it).transpose() {
         Ok(environment) => environment.unwrap_or_default(),
         Err(message) => return fail(&message),
     };
     environment.extend(ran.memory_pressure.iter().flat_map(|fifo| pressure_variables(fifo)));
     execute(&arguments.command, &environment)
+}
+
+/// Waits until requests of this process have a priority. The daemon has it written after its answer, which takes a few
+/// milliseconds; and an elevator goes by what a process had at its first request for as long as it has others under
+/// way, up to an eighth of a second. Whoever gets none starts all the same.
+fn await_disk_priority(until: Instant, read: impl Fn() -> Option<Priority>) {
+    while read() == Some(Priority::Unset) && Instant::now() < until {
+        std::thread::sleep(DISK_LOOK);
+    }
+}
+
+fn own_disk_priority() -> Option<Priority> {
+    priority::read(i32::try_from(std::process::id()).ok()?).ok()
 }
 
 /// What to say to somebody whose program would run as root because steward does.
@@ -264,6 +287,21 @@ mod tests {
     struct Line {
         #[command(flatten)]
         run: RunArguments,
+    }
+
+    #[test]
+    fn the_program_waits_for_its_disk_priority_and_not_for_ever() {
+        let looks = std::cell::Cell::new(0);
+        let later = || {
+            looks.set(looks.get() + 1);
+            Some(if looks.get() < 3 { Priority::Unset } else { Priority::RealTime(4) })
+        };
+        await_disk_priority(Instant::now() + Duration::from_secs(60), later);
+        assert_eq!(looks.get(), 3);
+        await_disk_priority(Instant::now(), || Some(Priority::Unset));
+        await_disk_priority(Instant::now() + Duration::from_secs(60), || Some(Priority::Idle));
+        await_disk_priority(Instant::now() + Duration::from_secs(60), || None);
+        assert!(own_disk_priority().is_some());
     }
 
     fn of_row(row: &str) -> api::Run {
