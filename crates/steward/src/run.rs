@@ -96,8 +96,9 @@ pub struct ReservationArguments {
 pub const OWN_FAILURE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// For how long the program is kept from starting while its disk requests have not their priority.
-const DISK_PATIENCE: Duration = Duration::from_millis(100);
+/// For how long the program is kept from starting while its disk requests have not their priority: the daemon looks ten
+/// times a second at most.
+const DISK_PATIENCE: Duration = Duration::from_millis(250);
 /// Between two looks.
 const DISK_LOOK: Duration = Duration::from_millis(1);
 

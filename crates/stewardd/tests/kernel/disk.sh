@@ -81,6 +81,10 @@ priority parent $shell
 priority heir $heir
 kill $shell $heir
 
+# By its first request: an elevator would go by what it had then for as long as it has others under way.
+section first-request
+steward run --io interactive -- sh -c 'ionice -p $$'
+
 # Two that are served first and want all of the disk, beside one that is not: each request takes 10 ms.
 section nobody-is-kept-out
 reads() { echo "dd if=/dev/nullb0 of=/dev/null bs=4096 iflag=direct skip=$1"; }
