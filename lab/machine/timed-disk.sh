@@ -44,8 +44,14 @@ for setting in memory_backed=1 irqmode=2 queue_mode=2 submit_queues=1 blocksize=
 done
 # The number of tags is that of the device without an elevator, and 2 with one: then it has nothing to choose from.
 # Before it is filled: filled without, the flash disk serves a save beside writers two to three times as late.
+# A disk that has just come takes no elevator for a moment.
 give_places() {
-    echo mq-deadline >"/sys/block/$1/queue/scheduler"
+    tries=0
+    until echo mq-deadline 2>/dev/null >"/sys/block/$1/queue/scheduler"; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || fail "$1 takes no elevator"
+        sleep 0.1
+    done
     echo 128 >"/sys/block/$1/queue/nr_requests"
 }
 give_places nullb0

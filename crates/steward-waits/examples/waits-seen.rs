@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -27,11 +27,13 @@ const CROWD_FOR: Duration = Duration::from_secs(10);
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).context("which file?")?;
-    if std::env::args().nth(2).is_some() {
-        return save(&path);
+    match std::env::args().nth(2).as_deref() {
+        Some("once") => return save(&path),
+        Some("all-the-time") => loop {
+            save(&path)?;
+        },
+        _ => {}
     }
-    // What it is asked later still holds: nobody has waited for so long.
-    let quiet = || sleep(Duration::from_nanos(OVER_AFTER_NS) + SHORT);
     let mut waits = Waits::watch()?;
     let mut ledger = Ledger::start()?;
 
@@ -59,17 +61,29 @@ fn main() -> Result<()> {
     another(&path)?;
     save(&path)?;
     ensure!(!is_announced(&waits, SHORT)?, "the second one was announced though nobody looked away");
+    // A moment from when these began, and not from now: on a busy host that may be longer ago.
+    let begun_ns = now_ns();
+    another(&path)?;
     save(&path)?;
-    ensure!(!waits.are_over(now_ns()), "it was over although it was a moment ago");
-    quiet();
-    ensure!(waits.are_over(now_ns()), "it is not over although nobody waits");
+    ensure!(!waits.are_over(begun_ns + OVER_AFTER_NS), "it was over although it was a moment ago");
+    ensure!(
+        !waits.are_over(begun_ns + ALONE_AFTER_NS),
+        "it was over soon, although nobody else brings things to the disk all the time"
+    );
+    sleep(Duration::from_nanos(ALONE_AFTER_NS) + SHORT);
+    ensure!(waits.are_over(now_ns()), "it is not over although nobody else wants the disk");
     another(&path)?;
     save(&path)?;
     ensure!(is_announced(&waits, PATIENCE)?, "the next one was not announced");
     waits.take();
-    quiet();
-    ensure!(waits.are_over(now_ns()), "it is not over although nobody waits");
+    let busy = Others::start(&path)?;
+    ensure!(until(|| waits.are_over(now_ns())), "it is not over beside one that saves all the time");
+    save(&path)?;
+    ensure!(is_announced(&waits, PATIENCE)?, "the next one was not announced beside that one");
+    waits.take();
+    ensure!(until(|| waits.are_over(now_ns())), "it is not over although nobody waits");
     ensure!(waits.seen().waiting == 0, "{:?}", waits.seen());
+    drop(busy);
 
     set_priority(0)?;
     another(&path)?;
@@ -138,13 +152,45 @@ fn save(path: &str) -> Result<()> {
     Ok(file.sync_all()?)
 }
 
-/// Has another process do so, which is not served first.
-fn another(path: &str) -> Result<()> {
+/// Another process that does so, which is not served first.
+fn other(path: &str, how: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     // SAFETY: between fork and exec it calls the kernel only.
     unsafe { command.pre_exec(|| set_priority(0)) };
-    ensure!(command.args([path, "again"]).status()?.success(), "the other process failed");
+    command.args([path, how]);
+    Ok(command)
+}
+
+/// Has another one do so once.
+fn another(path: &str) -> Result<()> {
+    ensure!(other(path, "once")?.status()?.success(), "the other process failed");
     Ok(())
+}
+
+/// Another one that does so all the time, until this is dropped.
+struct Others(Child);
+
+impl Others {
+    fn start(path: &str) -> Result<Self> {
+        Ok(Others(other(path, "all-the-time")?.spawn()?))
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        // It ends with the machine otherwise.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether something comes to be so in time.
+fn until(mut is_so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() && Instant::now() < end {
+        sleep(SHORT / 10);
+    }
+    is_so()
 }
 
 fn is_announced(waits: &Waits, within: Duration) -> Result<bool> {

@@ -17,7 +17,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, OpenObject, RingBuffer, RingBufferBuilder};
 pub(crate) use skeleton::types;
 use skeleton::{LedgerSkel, LedgerSkelBuilder, OpenLedgerSkel};
-use steward_core::disk::moments::{ALONE_AFTER_NS, OVER_AFTER_NS, OVER_LATER_NS};
+use steward_core::disk::moments::{ALONE_AFTER_NS, DEAR_FROM_NS, DEAR_PART, OVER_AFTER_NS, OVER_LATER_NS};
 
 use crate::WaitsError;
 
@@ -113,6 +113,7 @@ impl Program {
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             (constants.over_after_ns, constants.over_later_ns) = (OVER_AFTER_NS, OVER_LATER_NS);
             constants.alone_after_ns = ALONE_AFTER_NS;
+            (constants.dear_from_ns, constants.dear_part) = (DEAR_FROM_NS, DEAR_PART);
         }
         let mut skeleton =
             open.load().map_err(failed("loading the program that watches who waits for the disk"))?;

@@ -48,6 +48,12 @@ mod waiting;
 /// others wait, and there it has a nice value instead ([`OWN_NICE`]).
 pub const OWN_RESERVATION: Reservation = Reservation { budget_ns: 1_000_000, period_ns: 100_000_000 };
 
+/// What the thread that keeps memory for protected domains has of its own while any is protected: a look at what is
+/// free each 20 ms, and a tenth of a CPU for who takes it while that is little (`memory/manager/holds.rs`). Without, it
+/// stands behind each domain that has not run lately, for 300 ms beside two of them, and that is what one needs to take
+/// all that is free.
+pub const MEMORY_RESERVATION: Reservation = Reservation { budget_ns: 2_000_000, period_ns: 20_000_000 };
+
 /// How long a request waits for the worker to limit memory. What takes longer goes on beside the loop, and the domain
 /// says so.
 const MEMORY_PATIENCE: Duration = Duration::from_millis(20);
@@ -79,6 +85,8 @@ pub struct Options {
     pub systemd: Option<PathBuf>,
     /// What the daemon reserves for itself, or has a better nice value for; `None` leaves it an ordinary program.
     pub own_reservation: Option<Reservation>,
+    /// The same for the thread that keeps memory for protected domains.
+    pub memory_reservation: Option<Reservation>,
 }
 
 /// Where things stand, as a line.

@@ -39,6 +39,7 @@ pub fn options(directory: &Path, roots: Roots) -> Options {
         polkit: directory.join("pkcheck"),
         systemd: Some(directory.join("systemd-run")).filter(|program| program.exists()),
         own_reservation: None,
+        memory_reservation: None,
     }
 }
 

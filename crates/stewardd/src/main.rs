@@ -16,7 +16,7 @@ use steward_core::cpu::best_effort::BestEffortOrder;
 use steward_core::cpu::config::MechanismChoice;
 use steward_kernel::Roots;
 use stewardd::cpu::mechanisms;
-use stewardd::daemon::{Daemon, OWN_RESERVATION, Options};
+use stewardd::daemon::{Daemon, MEMORY_RESERVATION, OWN_RESERVATION, Options};
 use stewardd::disk::counts::count_in_kernel;
 use stewardd::disk::knobs::KernelKnobs;
 use stewardd::disk::moments::watch_kernel;
@@ -216,6 +216,7 @@ fn options(arguments: &Arguments) -> Options {
         }),
         roots: Roots::default(),
         own_reservation: Some(OWN_RESERVATION),
+        memory_reservation: Some(MEMORY_RESERVATION),
         polkit: PathBuf::from(polkit::PROGRAM),
         systemd: Path::new(scopes::BOOTED).is_dir().then(|| PathBuf::from(scopes::PROGRAM)),
     }

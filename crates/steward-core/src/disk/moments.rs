@@ -17,6 +17,12 @@ pub const OVER_LATER_NS: u64 = 5_000_000_000;
 /// Others have handed on nothing for so long, in nanoseconds: they do not want the disk. Longer than it takes to serve
 /// all that may wait in an elevator: 128 requests of the largest size on the lab's disk of 10 ms are 1.5 s.
 pub const ALONE_AFTER_NS: u64 = 2_000_000_000;
+/// Others are inside fsync all the time from when they were there for so long, in nanoseconds, more than one part in
+/// [`DEAR_PART`] of the time that has passed. Who has some files brought to the disk now and then does not get there,
+/// nor who does so where it takes no time (Steward's own undo journal, on a file system in memory).
+pub const DEAR_FROM_NS: u64 = 500_000_000;
+/// See [`DEAR_FROM_NS`].
+pub const DEAR_PART: u64 = 4;
 /// How often it is asked, in nanoseconds.
 const ASK_EVERY_NS: u64 = OVER_AFTER_NS / 2;
 
@@ -72,8 +78,8 @@ pub struct Seen {
     pub others: Option<Last>,
     /// When one of those who are served first was bringing a file to the disk last.
     pub saved_at_ns: Option<u64>,
-    /// When others did last what it is dear to keep the disk idle beside: brought something to the disk (fsync), for
-    /// then the journal is written for fewer of them at a time (docs/disk.md).
+    /// When others did last what it is dear to keep the disk idle beside: brought something to the disk (fsync) all the
+    /// time ([`DEAR_FROM_NS`]), for then the journal is written for fewer of them at a time (docs/disk.md).
     pub dear_at_ns: Option<u64>,
 }
 

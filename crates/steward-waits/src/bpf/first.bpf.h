@@ -40,8 +40,13 @@ volatile struct last first;
 volatile struct last others;
 /* When one of those who are served first was inside fsync last. */
 volatile u64 saved_at_ns;
-/* When others went into fsync last: to keep a disk idle is dear for them. */
+/* When others came out of fsync last, who are inside all the time: to keep a disk idle is dear for them. */
 volatile u64 dear_at_ns;
+/* For how long others were inside lately: all of that goes in, and a part of the time that passes goes out. */
+volatile struct level {
+	u64 held_ns;
+	u64 at_ns;
+} dear_level;
 /* How many of those who are served first are inside fsync. */
 volatile u32 waiting;
 /* Whether anybody is to be called. */
@@ -54,6 +59,10 @@ volatile u32 announced;
 const volatile u64 over_after_ns = 1;
 const volatile u64 over_later_ns = 1;
 const volatile u64 alone_after_ns = 1;
+/* From which level on others are inside all the time, in nanoseconds, and what part of the time goes out of it; the
+ * reader sets both. */
+const volatile u64 dear_from_ns = 1;
+const volatile u64 dear_part = 1;
 
 static __always_inline bool is_journal(struct task_struct *p)
 {
@@ -67,6 +76,11 @@ static __always_inline bool served_first(struct task_struct *p)
 	if (!context || p->flags & PF_KTHREAD)
 		return false;
 	return context->ioprio >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT;
+}
+
+static __always_inline u64 since(u64 now_ns, u64 then_ns)
+{
+	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
 static __always_inline bool is_within(u64 then_ns, u64 now_ns, u64 for_ns)
@@ -140,11 +154,8 @@ static __always_inline void first_enters(struct task_struct *p, u32 *inside, u32
 {
 	bool is_first = served_first(p);
 
-	if (!is_first && !*inside) {
-		if (p->tgid != first.pid && !(p->flags & PF_KTHREAD))
-			dear_at_ns = now_ns;
+	if (!is_first && !*inside)
 		return;
-	}
 	if (!*inside)
 		__sync_fetch_and_add(&waiting, 1);
 	*inside |= what;
@@ -163,4 +174,26 @@ static __always_inline void first_leaves(struct task_struct *p, u32 *inside, u32
 	*inside = is_left(*inside, what);
 	if (!*inside)
 		__sync_fetch_and_sub(&waiting, 1);
+}
+
+/*
+ * Somebody comes out of fsync after so long. One that was not counted is another, who works for nobody that is served
+ * first. Several CPUs may do so at the same time, and what one of them counts be lost: who is inside all the time comes
+ * again.
+ */
+static __always_inline void others_leave(struct task_struct *p, u64 inside_ns, u64 now_ns)
+{
+	u64 gone_ns, held_ns = dear_level.held_ns;
+
+	if (p->tgid == first.pid || p->flags & PF_KTHREAD || served_first(p))
+		return;
+	gone_ns = since(now_ns, dear_level.at_ns) / (dear_part ?: 1);
+	held_ns = (held_ns > gone_ns ? held_ns - gone_ns : 0) + inside_ns;
+	/* Many at once count for no longer than one. */
+	if (held_ns > dear_from_ns)
+		held_ns = dear_from_ns;
+	dear_level.held_ns = held_ns;
+	dear_level.at_ns = now_ns;
+	if (held_ns == dear_from_ns)
+		dear_at_ns = now_ns;
 }

@@ -211,11 +211,6 @@ const volatile u64 long_ns = 50000000;
 
 char _license[] SEC("license") = "GPL";
 
-static __always_inline u64 since(u64 now_ns, u64 then_ns)
-{
-	return now_ns > then_ns ? now_ns - then_ns : 0;
-}
-
 static __always_inline u32 number_of(struct request *rq)
 {
 	struct gendisk *disk = rq->q->disk;
@@ -618,9 +613,13 @@ static __always_inline void sync_ended(u32 what)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct submitter *submitter = submitter_of(p, 0);
+	struct wait *wait = wait_of_current();
+	u64 now_ns = bpf_ktime_get_ns();
 
-	if (submitter)
-		first_leaves(p, &submitter->first_inside, what, bpf_ktime_get_ns());
+	if (submitter && submitter->first_inside)
+		first_leaves(p, &submitter->first_inside, what, now_ns);
+	else if (wait && !is_left(wait->inside, what))
+		others_leave(p, since(now_ns, wait->began_ns), now_ns);
 	leave(what);
 }
 

@@ -63,6 +63,7 @@ impl Daemon {
         {
             tracing::warn!(error, "nothing for stewardd itself: under overload it may answer late");
         }
+        self.memory.reserved_for = None;
         self.domains.forget_applied();
         self.domains.apply(&mut self.cpu.mechanism);
         self.declare_domains();
@@ -86,13 +87,32 @@ impl Daemon {
         if mechanism.kind() != MechanismKind::SchedExt {
             return prefer_this_thread().map_err(|error| error.to_string());
         }
-        let (inherit, revocable, keep_over_exec) = (false, false, false);
-        let irrevocable_for = IrrevocableFor::Root;
-        let (spec_id, requests_at) = (0, None);
-        let grant =
-            Grant { reservation, inherit, revocable, irrevocable_for, keep_over_exec, spec_id, requests_at };
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        mechanism.assign(own, Some(grant)).map(drop).map_err(|error| error.to_string())
+        mechanism.assign(own, Some(own_grant(reservation))).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Has the memory loop's thread have its reservation while it has something to do. Its nice value, which it has in
+    /// any case, counts beyond that, and where there is no scheduler of Steward's.
+    pub(crate) fn reserve_for_memory(&mut self) {
+        let Some(reservation) = self.options.memory_reservation else { return };
+        let wanted = self.memory.manager.busy_thread();
+        let Some(mechanism) =
+            self.cpu.mechanism.as_mut().filter(|mechanism| mechanism.kind() == MechanismKind::SchedExt)
+        else {
+            return;
+        };
+        if wanted == self.memory.reserved_for {
+            return;
+        }
+        let (tid, grant) = match (wanted, self.memory.reserved_for) {
+            (Some(tid), _) => (tid, Some(own_grant(reservation))),
+            (None, Some(tid)) => (tid, None),
+            (None, None) => return,
+        };
+        if let Err(error) = mechanism.assign(tid, grant) {
+            tracing::warn!(%error, "nothing for the memory loop: under overload it may come too late");
+        }
+        self.memory.reserved_for = wanted;
     }
 
     /// Thresholds and the table of executables.
@@ -216,6 +236,14 @@ impl Daemon {
         );
         self.health.set(Topic::Cgroups, (count > 0).then_some(sentence).into_iter().collect());
     }
+}
+
+/// What one of the daemon's own threads is given.
+fn own_grant(reservation: Reservation) -> Grant {
+    let (inherit, revocable, keep_over_exec) = (false, false, false);
+    let irrevocable_for = IrrevocableFor::Root;
+    let (spec_id, requests_at) = (0, None);
+    Grant { reservation, inherit, revocable, irrevocable_for, keep_over_exec, spec_id, requests_at }
 }
 
 /// Gives the calling thread, the loop's, the nice value [`OWN_NICE`].

@@ -124,13 +124,11 @@ impl Daemon {
     /// What tasks with a reservation are to have, as their specifications say.
     fn disk_programs(&mut self) -> Seen {
         let mut seen = Seen::default();
-        // Other mechanisms do not tell who starts what: children would keep the priority of their parents.
-        if self.cpu.mechanism.as_ref().is_some_and(|mechanism| mechanism.kind() != MechanismKind::SchedExt) {
-            return seen;
-        }
-        let Some(Ok(snapshot)) = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.snapshot()) else {
-            return seen;
-        };
+        let Some(mechanism) = self.cpu.mechanism.as_mut() else { return seen };
+        // Other mechanisms do not tell who starts what: children would keep the priority of their parents. Threads of
+        // the kernel have none.
+        let tells_who_starts_what = mechanism.kind() == MechanismKind::SchedExt;
+        let Ok(snapshot) = mechanism.snapshot() else { return seen };
         for task in &snapshot.tasks {
             let (ids, loaded) = (&self.ids, &self.loaded);
             let look_up = || {
@@ -142,6 +140,9 @@ impl Daemon {
                 continue;
             };
             let Ok(stat) = process::stat(task.tid, &self.options.roots) else { continue };
+            if !tells_who_starts_what && !stat.is_kernel_thread() {
+                continue;
+            }
             let is_for_others = matches!(priority, Priority::RealTime(_)) && stat.is_kernel_thread();
             if is_for_others {
                 seen.for_others.insert(stat.id);

@@ -121,6 +121,8 @@ struct State {
     has_rung: bool,
     ends: bool,
     bumper: Option<Arc<dyn Bumper>>,
+    /// The loop's thread, once it runs.
+    tid: Option<i32>,
 }
 
 impl Manager {
@@ -147,6 +149,11 @@ impl Manager {
     pub(crate) fn record(&mut self, file: File) -> std::io::Result<()> {
         self.recorder = Some(Recorder::start(file)?);
         Ok(())
+    }
+
+    /// The loop's thread while it has something to do; `None` before it has begun.
+    pub(crate) fn busy_thread(&self) -> Option<i32> {
+        if self.given.is_idle() { None } else { self.shared.lock().tid }
     }
 
     /// The orders that it goes by.
@@ -298,6 +305,7 @@ impl Turns {
     }
 
     fn run(mut self) {
+        self.shared.lock().tid = Some(rustix::thread::gettid().as_raw_nonzero().get());
         // Without the right to it, it does what it can at an ordinary one.
         let _ = rustix::process::setpriority_process(None, NICE);
         // The same for a daemon that may not: then it may have to wait for its own pages.

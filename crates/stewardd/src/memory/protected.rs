@@ -54,6 +54,7 @@ impl Daemon {
     fn tick_manager(&mut self) {
         let watched = self.tick_activity();
         let given = self.order_memory();
+        self.reserve_for_memory();
         let Some(news) = self.memory.manager.take_news() else {
             // What was said last stands.
             let problems: Vec<String> = given.err().into_iter().chain(watched.err()).collect();

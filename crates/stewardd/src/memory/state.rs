@@ -22,6 +22,8 @@ use crate::turn::worker::Worker;
 pub(crate) struct Memory {
     /// The loop that keeps what protected domains use.
     pub(crate) manager: Manager,
+    /// Which thread has a reservation for that.
+    pub(crate) reserved_for: Option<i32>,
     /// What watches whether protected domains are in use.
     pub(crate) activity: Watching,
     /// Whether what domains were promised was kept.
@@ -54,6 +56,7 @@ impl Memory {
     ) -> anyhow::Result<Self> {
         Ok(Memory {
             manager: Manager::new(roots)?,
+            reserved_for: None,
             activity: Watching::new(roots)?,
             audit,
             scopes: Scopes::new(systemd)?,

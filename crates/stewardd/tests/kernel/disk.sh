@@ -171,7 +171,7 @@ order
 steward run -- /opt/one/sleep 1000 &
 player=$!
 section second
-wait_for 'order | grep -q "mq-deadline with 128"'
+wait_for 'order | grep -q "mq-deadline with 1024"'
 wait_for 'ionice -p $player | grep -q realtime'
 order
 priority player $player
