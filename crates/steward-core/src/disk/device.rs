@@ -35,6 +35,9 @@ pub struct Device {
     pub elevator: String,
     /// How many requests may wait in the elevator.
     pub requests: u64,
+    /// Whether the kernel can be told how many of these may be writes (`queue/async_depth`, from Linux 7.0 on).
+    #[serde(default)]
+    pub limits_writes: bool,
     /// How many the device itself takes at once, where it says so.
     pub depth: Option<u64>,
     /// By what it is known again when it has another name; empty where nothing is known of it.

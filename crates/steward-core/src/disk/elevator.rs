@@ -21,11 +21,13 @@ pub const BY_CLASS: &str = "bfq";
 pub const SECOND: &str = "mq-deadline";
 /// The elevators that serve the real-time class first.
 const KNOW_CLASSES: &[&str] = &[BY_CLASS, SECOND];
-/// How many requests may wait, at least. While all places are taken whoever comes waits for one, and places are given in
-/// the order in which they are asked for, whatever the class (Yang 2009, section 10.2.1). Of those who read 20 MB at once
-/// each has 40: with the 128 that the kernel has for most devices, nine of them kept one of twelve saves waiting for 100
-/// to 600 ms. The kernel takes 2048 at most (`MAX_SCHED_RQ`); each is less than a kilobyte.
-const REQUESTS_MIN: u64 = 1024;
+/// How many requests may wait in the elevator, at least. With as few as a device takes at once those who wait for a
+/// place in it are served in the order in which they came, whatever their class (Yang 2009, section 10.2.1).
+const REQUESTS_MIN: u64 = 128;
+/// The same where no more than before may be writes: nine who read 20 MB at once have 360, and kept one of twelve saves
+/// waiting for a place for 100 to 600 ms. More writes would be no good: what a save waits for in the journal may be the
+/// last of them. The kernel takes 2048 at most (`MAX_SCHED_RQ`); each is less than a kilobyte.
+const REQUESTS_WITH_FEW_WRITES: u64 = 1024;
 
 /// Who is served first is what programs were given, and not what the elevator guesses from how they behave.
 const FAIR: &[(&str, &str)] = &[("low_latency", "0")];
@@ -80,6 +82,8 @@ pub struct Order {
     pub elevator: &'static str,
     /// How many requests may wait in it.
     pub requests: u64,
+    /// How many of them may be writes, where the kernel can be told.
+    pub writes: Option<u64>,
     /// What is set of the elevator itself, below `queue/iosched`.
     pub tunables: &'static [(&'static str, &'static str)],
     /// What of that is changed, one after the other, when somebody who is served first begins to wait, and when nobody
@@ -133,7 +137,7 @@ pub enum Choice {
 impl Order {
     /// The same without the elevator of the first choice.
     pub fn without_by_class(&self) -> Order {
-        Order { elevator: SECOND, requests: self.requests, tunables: &[], moments: &[] }
+        Order { elevator: SECOND, tunables: &[], moments: &[], ..*self }
     }
 }
 
@@ -165,8 +169,19 @@ pub fn choose(device: &Device, need: Need) -> Choice {
         First::Told => (STRICT_IN_MOMENTS, IN_MOMENTS),
         _ => (FAIR, &[]),
     };
-    let order = Order { elevator: BY_CLASS, requests: device.requests.max(REQUESTS_MIN), tunables, moments };
+    let (requests, writes) = room(device);
+    let order = Order { elevator: BY_CLASS, requests, writes, tunables, moments };
     Choice::Order(if device.lacks_by_class { order.without_by_class() } else { order })
+}
+
+/// How many requests may wait for a device, and how many of them may be writes.
+fn room(device: &Device) -> (u64, Option<u64>) {
+    let requests = device.requests.max(REQUESTS_MIN);
+    match device.limits_writes {
+        // What the kernel has for them of so many by itself.
+        true => (requests.max(REQUESTS_WITH_FEW_WRITES), Some(requests / 4 * 3)),
+        false => (requests, None),
+    }
 }
 
 /// Why nothing is to order a device's requests that is not taken for one that rotates.
@@ -351,8 +366,21 @@ mod tests {
             Choice::Order(order) => order,
             other => panic!("{other:?}"),
         };
-        assert_eq!((order(&disk()).elevator, order(&disk()).requests), ("bfq", 1024));
+        assert_eq!((order(&disk()).elevator, order(&disk()).requests), ("bfq", 128));
         assert_eq!(order(&Device { requests: 256, ..disk() }).requests, 256);
+    }
+
+    #[test]
+    fn where_writes_can_be_told_apart_there_is_room_for_more_who_read_and_for_no_more_who_write() {
+        let room = |requests, limits_writes| {
+            let device = Device { requests, limits_writes, ..disk() };
+            match choose(&device, Need { first: First::Told, has_parts: false }) {
+                Choice::Order(order) => (order.requests, order.writes),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!([room(2, true), room(2, false)], [(1024, Some(96)), (128, None)]);
+        assert_eq!([room(256, true), room(2000, true)], [(1024, Some(192)), (2000, Some(1500))]);
     }
 
     #[test]
@@ -456,11 +484,11 @@ mod tests {
         let Choice::Order(order) = choose(&lacking, Need { first: First::Told, has_parts: true }) else {
             panic!("it can be ordered")
         };
-        assert_eq!((order.elevator, order.requests), (SECOND, 1024));
+        assert_eq!((order.elevator, order.requests), (SECOND, 128));
         assert!(order.tunables.is_empty() && order.moments.is_empty());
         let only = "interactive comes first, and nothing else counts (this kernel has no bfq)";
         let before = backend(&lacking, &InForce::default());
-        assert!(before.contains("mq-deadline with 1024 then: ") && before.ends_with(only), "{before}");
+        assert!(before.contains("mq-deadline with 128 then: ") && before.ends_with(only), "{before}");
         let ordered = Device { elevator: SECOND.to_owned(), requests: 128, ..lacking };
         assert_eq!(backend(&ordered, &InForce::default()), format!("mq-deadline with 128 places: {only}"));
     }
@@ -544,7 +572,7 @@ mod tests {
         for (said, phrase) in [
             (with("bfq", false), "bfq with 128 places: classes and fractions count"),
             (with("none", true), "none with 128 places until somebody"),
-            (with("none", true), "and bfq with 1024 then"),
+            (with("none", true), "and bfq with 128 then"),
             (with("none", false), "count for nothing: it has no elevator"),
             (with("none", false), "left alone, since it does not rotate"),
             (with("mq-deadline", false), "interactive comes first, and nothing else counts"),
@@ -611,7 +639,7 @@ mod tests {
         );
         // Before anybody needs it, it is told what will be.
         let said = backend(&with_places("bfq", 2), &InForce::default());
-        assert_eq!(said, "bfq with 2 places until somebody has a class or a fraction, and bfq with 1024 then");
+        assert_eq!(said, "bfq with 2 places until somebody has a class or a fraction, and bfq with 128 then");
     }
 
     #[test]

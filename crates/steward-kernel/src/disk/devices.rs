@@ -61,6 +61,7 @@ fn look_at(name: &str, lines: Option<&AllLines>, roots: &Roots) -> Option<Device
         elevators: offered(&elevators),
         elevator: chosen,
         requests: number("queue/nr_requests").unwrap_or(0),
+        limits_writes: number("queue/async_depth").is_some(),
         depth: number("device/queue_depth").or_else(|| number("mq/0/nr_tags")),
     })
 }
@@ -118,6 +119,7 @@ pub fn order(
     let queue = directory(&device.name, roots).join("queue");
     let mut ordered = Ordered::default();
     let outcome = change_elevator(journal, device, order, &queue, &mut ordered)
+        .and_then(|()| limit_writes(journal, order, &queue, &mut ordered))
         .and_then(|()| tune(journal, order, &queue, &mut ordered));
     if outcome.is_err() {
         let _ = restore(journal, &ordered, roots);
@@ -152,6 +154,19 @@ fn change_elevator(
     if order.elevator == BY_CLASS {
         ordered.changes.extend(hold_nothing_back(journal, queue)?);
     }
+    Ok(())
+}
+
+/// Of the places in the elevator, which the kernel has just chosen it anew for.
+fn limit_writes(
+    journal: &SharedJournal,
+    order: &Order,
+    queue: &Path,
+    ordered: &mut Ordered,
+) -> Result<(), JournalError> {
+    let Some(writes) = order.writes else { return Ok(()) };
+    let path = queue.join("async_depth");
+    ordered.changes.extend(journal.write_file_of(disk_of(queue), &path, &writes.to_string())?);
     Ok(())
 }
 
@@ -297,6 +312,7 @@ mod tests {
     const BY_CLASS: Order = Order {
         elevator: "bfq",
         requests: 128,
+        writes: None,
         tunables: &[("low_latency", "0"), ("of_another_kernel", "1")],
         moments: &[],
     };
@@ -397,6 +413,21 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&file).expect("a file"), "0");
         restore(&journal, &ordered, &roots).expect("it can be put back");
         assert_eq!(std::fs::read_to_string(&file).expect("a file"), "75000");
+        assert_eq!(journal.outstanding(), 0);
+    }
+
+    #[test]
+    fn how_many_may_be_writes_is_changed_with_a_record_where_the_kernel_can_be_told() {
+        let (_directory, roots, journal, device) = sda();
+        assert!(!device.limits_writes);
+        let file = roots.sys.join("block/sda/queue/async_depth");
+        std::fs::write(&file, "64\n").expect("a file");
+        assert!(list(&roots).expect("disks").remove(2).limits_writes);
+        let limiting = Order { writes: Some(96), ..BY_CLASS };
+        let ordered = order(&journal, &device, &limiting, &roots).expect("it can be written");
+        assert_eq!(std::fs::read_to_string(&file).expect("a file"), "96");
+        restore(&journal, &ordered, &roots).expect("it can be put back");
+        assert_eq!(std::fs::read_to_string(&file).expect("a file"), "64");
         assert_eq!(journal.outstanding(), 0);
     }
 

@@ -156,7 +156,7 @@ fn a_kernel_without_the_elevator_is_said_to_have_none_where_a_disk_would_need_it
     let lacking = Device { lacks_by_class: true, ..disk(true) };
     let told = diagnose(Facts { disks: vec![lacking], has_elevator: Some(false), ..complete() }).to_string();
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    for says in ["interactive programs come first by mq-deadline", "and mq-deadline with 1024 then"] {
+    for says in ["interactive programs come first by mq-deadline", "and mq-deadline with 128 then"] {
         assert!(told.contains(says), "{told}");
     }
     for (rotational, has_elevator) in [(false, Some(false)), (true, Some(true)), (true, None)] {
