@@ -6,6 +6,7 @@ use common::{Machine, Running, Sleeper};
 use libsteward::api::DomainSettings;
 use libsteward::{ApiError, Error, api};
 use steward_core::memory::limits::Told;
+use stewardd::daemon::MEMORY_RESERVATION;
 use stewardd::domains::cgroups::Promisable;
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {
@@ -235,6 +236,33 @@ fn a_protection_period_is_shown_survives_a_restart_and_is_taken_back() {
     assert_eq!(show(&daemon, "a").expect("it is there").protect, Some(30_000_000_000));
     let back = daemon.client().call(&reset_protect("a")).expect("root may").domain;
     assert_eq!((back.protect, back.memory_max), (None, Some(64 << 20)));
+}
+
+#[test]
+fn the_memory_loop_has_cpu_time_of_its_own_while_anybody_is_protected() {
+    let machine = Machine { memory_reservation: Some(MEMORY_RESERVATION), ..Machine::new() };
+    let daemon = machine.start();
+    let has_it = |wanted: bool| {
+        // Each question is a turn of the daemon's loop.
+        (0..100_000).any(|_| {
+            daemon.status();
+            let machine = machine.fake.machine();
+            machine.tasks.values().any(|(grant, _)| grant.reservation == MEMORY_RESERVATION) == wanted
+        })
+    };
+    assert!(has_it(false));
+    for _ in 0..2 {
+        daemon.client().call(&create_protected("a", 60 * SECOND)).expect("root may");
+        assert!(has_it(true), "{:?}", daemon.status());
+        daemon.client().call(&api::RemoveDomain { domain: "a".into(), kill: None }).expect("root may");
+        assert!(has_it(false), "{:?}", daemon.status());
+    }
+    // A scheduler that is loaded anew has to be told anew.
+    daemon.client().call(&create_protected("a", 60 * SECOND)).expect("root may");
+    assert!(has_it(true));
+    machine.fake.machine().tasks.clear();
+    machine.fake.eject("a test");
+    assert!(has_it(true), "{:?}", daemon.status());
 }
 
 #[test]

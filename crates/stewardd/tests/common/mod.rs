@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use libsteward::{Client, api};
+use steward_core::cpu::reservation::Reservation;
 use steward_kernel::Roots;
-use stewardd::daemon::Daemon;
+use stewardd::daemon::{Daemon, Options};
 use stewardd::fake::cgroups::FakeCgroups;
 use stewardd::fake::disk::FakeDisk;
 use stewardd::fake::tasks::FakeTasks;
@@ -35,6 +36,8 @@ pub struct Machine {
     pub roots: Roots,
     /// The user that callers are taken for.
     pub caller_uid: Arc<AtomicU32>,
+    /// What the memory loop is to have of the CPU.
+    pub memory_reservation: Option<Reservation>,
 }
 
 /// A daemon that runs. Stops when dropped.
@@ -60,6 +63,7 @@ impl Machine {
             disk: FakeDisk::default(),
             roots: Roots::default(),
             caller_uid: Arc::new(AtomicU32::new(0)),
+            memory_reservation: None,
         }
     }
 
@@ -103,7 +107,10 @@ impl Machine {
 
     /// A daemon without a socket.
     pub fn daemon(&self) -> anyhow::Result<Daemon> {
-        let options = options(self.directory.path(), self.roots.clone());
+        let options = Options {
+            memory_reservation: self.memory_reservation,
+            ..options(self.directory.path(), self.roots.clone())
+        };
         let mut daemon = Daemon::start(
             options,
             self.fake.loader(),
