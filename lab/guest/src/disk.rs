@@ -30,7 +30,10 @@ fn name() -> &'static str {
 /// # Errors
 /// Names the file that the kernel did not take something in.
 pub fn prepare(root: &Path, run: &Run, setup: &DiskSetup) -> Result<()> {
-    divide([root.to_owned(), memory::protected(root, run), root.join(memory::OTHERS)], setup.divided)?;
+    // From the cgroup of all on: what Steward makes for a program is beside the lab's own, and would be handed a part.
+    let groups =
+        [memory::CGROUPS.into(), root.to_owned(), memory::protected(root, run), root.join(memory::OTHERS)];
+    divide(groups, setup.divided)?;
     let numbers =
         fs::read_to_string(format!("/sys/block/{}/dev", name())).context("there is no timed disk")?;
     for setting in &setup.settings {
@@ -43,7 +46,7 @@ pub fn prepare(root: &Path, run: &Run, setup: &DiskSetup) -> Result<()> {
 }
 
 /// Hands the controller out, from above, or takes it back, from below: a weight goes with it.
-fn divide(mut groups: [PathBuf; 3], divided: bool) -> Result<()> {
+fn divide(mut groups: [PathBuf; 4], divided: bool) -> Result<()> {
     if !divided {
         groups.reverse();
     }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use steward_lab_guest::{FreeMemory, MachineMemory, MemorySetup, Program, ProgramMemory, Run};
 
-const CGROUPS: &str = "/sys/fs/cgroup";
+/// Where all cgroups are.
+pub const CGROUPS: &str = "/sys/fs/cgroup";
 const PROTECTED: &str = "protected";
 const PROTECTED_APART: &str = "lab-protected";
 /// All others.
