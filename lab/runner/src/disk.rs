@@ -47,8 +47,11 @@ pub fn planned(scenario: &Scenario, contender: Contender) -> Option<DiskSetup> {
         ),
         _ => nothing(),
     };
-    // Whatever was set before.
-    let mut before = [weights("io.bfq.weight", USUAL_WEIGHTS), weights("io.weight", USUAL_WEIGHTS)].concat();
+    // Whatever was set before. Weights go with the controller where nobody hands the disk out.
+    let mut before = match setup.divided {
+        true => [weights("io.bfq.weight", USUAL_WEIGHTS), weights("io.weight", USUAL_WEIGHTS)].concat(),
+        false => Vec::new(),
+    };
     before.push(setting(&format!("{COST}.qos"), "{disk} enable=0 ctrl=auto"));
     before.push(setting(&format!("{COST}.model"), "{disk} ctrl=auto"));
     setup.settings.splice(0..0, before);
