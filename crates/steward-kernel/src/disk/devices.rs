@@ -165,8 +165,12 @@ fn limit_writes(
     ordered: &mut Ordered,
 ) -> Result<(), JournalError> {
     let Some(writes) = order.writes else { return Ok(()) };
-    let path = queue.join("async_depth");
-    ordered.changes.extend(journal.write_file_of(disk_of(queue), &path, &writes.to_string())?);
+    match journal.write_file_of(disk_of(queue), &queue.join("async_depth"), &writes.to_string()) {
+        Ok(number) => ordered.changes.extend(number),
+        // The disk has gone meanwhile.
+        Err(JournalError::Kernel(error)) if error.is_absent() => {}
+        Err(error) => return Err(error),
+    }
     Ok(())
 }
 

@@ -33,7 +33,10 @@ steward run -- /opt/one/sleep 1000 &
 player=$!
 tuned() { grep . $queue/iosched/strict_guarantees $queue/iosched/slice_idle_us $queue/iosched/low_latency; }
 stays_idle() { grep -q 2000 $queue/iosched/slice_idle_us; }
+# As it is set first it is for somebody who waits.
+is_settled() { [ "$(cat $queue/iosched/strict_guarantees) $(cat $queue/iosched/slice_idle_us)" = "0 0" ]; }
 wait_for is_ordered
+wait_for is_settled
 wait_for 'ionice -p $player | grep -q realtime'
 section interactive
 order
@@ -145,6 +148,8 @@ priority player $player
 section left-by-all
 kill $player $own
 wait_for '! is_ordered'
+# One after the other.
+wait_for '! elevator | grep -q bfq'
 order
 echo "the plugged one: $(elevator)"
 priority journal $journal
