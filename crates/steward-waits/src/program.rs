@@ -114,6 +114,7 @@ impl Program {
             (constants.over_after_ns, constants.over_later_ns) = (OVER_AFTER_NS, OVER_LATER_NS);
             constants.alone_after_ns = ALONE_AFTER_NS;
             (constants.dear_from_ns, constants.dear_part) = (DEAR_FROM_NS, DEAR_PART);
+            constants.reader_pid = std::process::id();
         }
         let mut skeleton =
             open.load().map_err(failed("loading the program that watches who waits for the disk"))?;

@@ -26,7 +26,8 @@ const KNOW_CLASSES: &[&str] = &[BY_CLASS, SECOND];
 const REQUESTS_MIN: u64 = 128;
 /// The same where no more than before may be writes: nine who read 20 MB at once have 360, and kept one of twelve saves
 /// waiting for a place for 100 to 600 ms. More writes would be no good: what a save waits for in the journal may be the
-/// last of them. The kernel takes 2048 at most (`MAX_SCHED_RQ`); each is less than a kilobyte.
+/// last of them. The kernel takes 2048 at most (`MAX_SCHED_RQ`); each is less than a kilobyte, for each
+/// hardware queue.
 const REQUESTS_WITH_FEW_WRITES: u64 = 1024;
 
 /// Who is served first is what programs were given, and not what the elevator guesses from how they behave.

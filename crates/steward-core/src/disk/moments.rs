@@ -19,7 +19,7 @@ pub const OVER_LATER_NS: u64 = 5_000_000_000;
 pub const ALONE_AFTER_NS: u64 = 2_000_000_000;
 /// Others are inside fsync all the time from when they were there for so long, in nanoseconds, more than one part in
 /// [`DEAR_PART`] of the time that has passed. Who has some files brought to the disk now and then does not get there,
-/// nor who does so where it takes no time (Steward's own undo journal, on a file system in memory).
+/// nor who does so where it takes no time. Steward's own undo journal is not counted at all.
 pub const DEAR_FROM_NS: u64 = 500_000_000;
 /// See [`DEAR_FROM_NS`].
 pub const DEAR_PART: u64 = 4;

@@ -63,6 +63,8 @@ const volatile u64 alone_after_ns = 1;
  * reader sets both. */
 const volatile u64 dear_from_ns = 1;
 const volatile u64 dear_part = 1;
+/* The process that reads, whose undo journal is no load on anybody's disk. */
+const volatile u32 reader_pid;
 
 static __always_inline bool is_journal(struct task_struct *p)
 {
@@ -185,7 +187,7 @@ static __always_inline void others_leave(struct task_struct *p, u64 inside_ns, u
 {
 	u64 gone_ns, held_ns = dear_level.held_ns;
 
-	if (p->tgid == first.pid || p->flags & PF_KTHREAD || served_first(p))
+	if (p->tgid == first.pid || p->tgid == reader_pid || p->flags & PF_KTHREAD || served_first(p))
 		return;
 	gone_ns = since(now_ns, dear_level.at_ns) / (dear_part ?: 1);
 	held_ns = (held_ns > gone_ns ? held_ns - gone_ns : 0) + inside_ns;
