@@ -109,9 +109,7 @@ impl Daemon {
             (None, Some(tid)) => (tid, None),
             (None, None) => return,
         };
-        // Whoever has the number of a thread that has ended is somebody else.
-        let own = rustix::process::getpid().as_raw_nonzero().get();
-        if let Err(error) = mechanism.assign_thread(own, tid, grant) {
+        if let Err(error) = mechanism.assign(tid, grant) {
             tracing::warn!(%error, "nothing for the memory loop: under overload it may come too late");
         }
         self.memory.reserved_for = wanted;
