@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use steward_lab_guest::Domain;
 
 use crate::group::Group;
+use crate::memory::CGROUPS;
 use crate::scheduler::wait;
 
-const CGROUPS: &str = "/sys/fs/cgroup";
 /// What the cgroups at the top begin with that Steward makes.
 const STEWARDS: &str = "steward.";
 const CLIENT: &str = "/usr/bin/steward";

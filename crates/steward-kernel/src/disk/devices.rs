@@ -165,13 +165,21 @@ fn limit_writes(
     ordered: &mut Ordered,
 ) -> Result<(), JournalError> {
     let Some(writes) = order.writes else { return Ok(()) };
-    match journal.write_file_of(disk_of(queue), &queue.join("async_depth"), &writes.to_string()) {
-        Ok(number) => ordered.changes.extend(number),
-        // The disk has gone meanwhile.
-        Err(JournalError::Kernel(error)) if error.is_absent() => {}
-        Err(error) => return Err(error),
-    }
+    ordered.changes.extend(write_if_there(journal, queue, "async_depth", &writes.to_string())?);
     Ok(())
+}
+
+/// Through the undo journal; what this kernel has not, or a disk that has gone meanwhile, is left out.
+fn write_if_there(
+    journal: &SharedJournal,
+    queue: &Path,
+    file: &str,
+    value: &str,
+) -> Result<Option<u64>, JournalError> {
+    match journal.write_file_of(disk_of(queue), &queue.join(file), value) {
+        Err(JournalError::Kernel(error)) if error.is_absent() => Ok(None),
+        outcome => outcome,
+    }
 }
 
 /// Has a disk take all that is written to it in the background, also while it is slow: the kernel lets a few requests
@@ -260,11 +268,7 @@ fn tune(
     ordered: &mut Ordered,
 ) -> Result<(), JournalError> {
     for (name, value) in order.tunables {
-        match journal.write_file_of(disk_of(queue), &queue.join("iosched").join(name), value) {
-            Ok(number) => ordered.tuned.extend(number),
-            Err(JournalError::Kernel(error)) if error.is_absent() => {}
-            Err(error) => return Err(error),
-        }
+        ordered.tuned.extend(write_if_there(journal, queue, &format!("iosched/{name}"), value)?);
     }
     Ok(())
 }
