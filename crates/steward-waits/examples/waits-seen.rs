@@ -1,9 +1,11 @@
 //! Checks, in the lab's machine, that exactly those are announced who are served first and wait beside others:
-//! `waits-seen FILE`, which is made on a disk.
+//! `waits-seen FILE`, which is made on a disk; `waits-seen FILE behind` the same of what waits in an elevator, of a
+//! disk that takes one request at a time, 10 ms for each, and has room for 1,024.
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::thread::sleep;
@@ -24,6 +26,11 @@ const SHORT: Duration = Duration::from_millis(200);
 /// How many threads save at once, and for how long.
 const CROWD: u32 = 16;
 const CROWD_FOR: Duration = Duration::from_secs(10);
+/// How many pages wait in an elevator at once, and how far they are apart.
+const BEHIND: u64 = 500;
+const APART_BYTES: u64 = 32 << 10;
+/// A file that is on no disk.
+const IN_MEMORY: &str = "/run/in-memory";
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).context("which file?")?;
@@ -32,6 +39,14 @@ fn main() -> Result<()> {
         Some("all-the-time") => loop {
             save(&path)?;
         },
+        Some("all-the-time-open") => {
+            let file = File::create(&path)?;
+            loop {
+                file.sync_all()?;
+            }
+        }
+        Some("much") => return hand_on_much(&path),
+        Some("behind") => return see_who_waits_behind_others(&path),
         _ => {}
     }
     let mut waits = Waits::watch()?;
@@ -70,13 +85,25 @@ fn main() -> Result<()> {
         !waits.are_over(begun_ns + ALONE_AFTER_NS),
         "it was over soon, although nobody else brings things to the disk all the time"
     );
+    let idle = Others::start(IN_MEMORY, "all-the-time-open")?;
     sleep(Duration::from_nanos(ALONE_AFTER_NS) + SHORT);
     ensure!(waits.are_over(now_ns()), "it is not over although nobody else wants the disk");
     another(&path)?;
     save(&path)?;
+    ensure!(is_announced(&waits, PATIENCE)?, "nobody was announced beside one that brings nothing to a disk");
+    waits.take();
+    let begun_ns = now_ns();
+    another(&path)?;
+    save(&path)?;
+    ensure!(!waits.are_over(begun_ns + ALONE_AFTER_NS), "fsync of what is on no disk ended it");
+    drop(idle);
+    sleep(Duration::from_nanos(ALONE_AFTER_NS) + SHORT);
+    ensure!(waits.are_over(now_ns()), "it is not over although nobody wants the disk any more");
+    another(&path)?;
+    save(&path)?;
     ensure!(is_announced(&waits, PATIENCE)?, "the next one was not announced");
     waits.take();
-    let busy = Others::start(&path)?;
+    let busy = Others::start(&path, "all-the-time")?;
     ensure!(until(|| waits.are_over(now_ns())), "it is not over beside one that saves all the time");
     save(&path)?;
     ensure!(is_announced(&waits, PATIENCE)?, "the next one was not announced beside that one");
@@ -111,6 +138,36 @@ fn main() -> Result<()> {
     let missed = recursion_misses()?;
     ensure!(missed < 100, "of a crowd's calls {missed} were not told of");
     println!("all are seen who are served first");
+    Ok(())
+}
+
+/// Who waits behind what others handed on long ago is announced as long as that is not done.
+fn see_who_waits_behind_others(path: &str) -> Result<()> {
+    let waits = Waits::watch()?;
+    ensure!(other(&format!("{path}.much"), "much")?.status()?.success(), "the other process failed");
+    // 5 s of the disk's.
+    sleep(Duration::from_nanos(ALONE_AFTER_NS) + SHORT);
+    let handed_on = waits.seen();
+    set_priority(REAL_TIME_4)?;
+    save(path)?;
+    let is_announced = is_announced(&waits, PATIENCE)?;
+    ensure!(is_announced, "nobody was announced behind what waits in the elevator: {handed_on:?}");
+    println!("all are seen who are served first");
+    Ok(())
+}
+
+/// Hands on many requests and waits for none of them.
+fn hand_on_much(path: &str) -> Result<()> {
+    let mut file = File::create(path)?;
+    // They have their places on the disk, or would be given such side by side.
+    file.write_all(&vec![0; (BEHIND * APART_BYTES) as usize])?;
+    file.sync_all()?;
+    for page in 0..BEHIND {
+        file.write_all_at(&[1; 4096], page * APART_BYTES)?;
+    }
+    // SAFETY: the call takes numbers and touches no memory.
+    let outcome = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+    ensure!(outcome == 0, "the pages are not handed on: {}", std::io::Error::last_os_error());
     Ok(())
 }
 
@@ -171,8 +228,8 @@ fn another(path: &str) -> Result<()> {
 struct Others(Child);
 
 impl Others {
-    fn start(path: &str) -> Result<Self> {
-        Ok(Others(other(path, "all-the-time")?.spawn()?))
+    fn start(path: &str, how: &str) -> Result<Self> {
+        Ok(Others(other(path, how)?.spawn()?))
     }
 }
 

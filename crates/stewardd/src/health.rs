@@ -34,6 +34,8 @@ pub enum Topic {
     Domains,
     /// Keeping what protected domains use of the memory.
     Memory,
+    /// The CPU time of the thread that does so.
+    MemoryReservation,
     /// Having disks serve by class.
     Disk,
     /// Keeping domains.

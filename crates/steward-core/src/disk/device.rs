@@ -29,6 +29,9 @@ pub struct Device {
     pub below: Vec<String>,
     /// Whether the kernel queues its requests, so that an elevator can order them.
     pub queues: bool,
+    /// In how many queues the device takes them; 0 where nobody has said.
+    #[serde(default)]
+    pub hardware_queues: u64,
     /// What can order its requests, as far as it is loaded.
     pub elevators: Vec<String>,
     /// What does; `none` where each request goes to the device at once.

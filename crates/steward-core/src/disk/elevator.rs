@@ -24,11 +24,12 @@ const KNOW_CLASSES: &[&str] = &[BY_CLASS, SECOND];
 /// How many requests may wait in the elevator, at least. With as few as a device takes at once those who wait for a
 /// place in it are served in the order in which they came, whatever their class (Yang 2009, section 10.2.1).
 const REQUESTS_MIN: u64 = 128;
-/// The same where no more than before may be writes: nine who read 20 MB at once have 360, and kept one of twelve saves
-/// waiting for a place for 100 to 600 ms. More writes would be no good: what a save waits for in the journal may be the
-/// last of them. The kernel takes 2048 at most (`MAX_SCHED_RQ`); each is less than a kilobyte, for each
-/// hardware queue.
+/// The same where no more than so many as before may be writes: nine who read 20 MB at once have 360, and kept one of
+/// twelve saves waiting for a place for 100 to 600 ms. More writes would be no good: what a save waits for in the
+/// journal may be the last of them. The kernel takes 2048 at most (`MAX_SCHED_RQ`); each is less than a kilobyte.
 const REQUESTS_WITH_FEW_WRITES: u64 = 1024;
+/// What the kernel has for writes of [`REQUESTS_MIN`] by itself: three quarters (`bfq_depth_updated()`).
+const WRITES_OF_THEM: u64 = REQUESTS_MIN / 4 * 3;
 
 /// Who is served first is what programs were given, and not what the elevator guesses from how they behave.
 const FAIR: &[(&str, &str)] = &[("low_latency", "0")];
@@ -178,9 +179,10 @@ pub fn choose(device: &Device, need: Need) -> Choice {
 /// How many requests may wait for a device, and how many of them may be writes.
 fn room(device: &Device) -> (u64, Option<u64>) {
     let requests = device.requests.max(REQUESTS_MIN);
+    // The kernel makes room for so many in each hardware queue.
+    let many = REQUESTS_WITH_FEW_WRITES / device.hardware_queues.max(1);
     match device.limits_writes {
-        // What the kernel has for them of so many by itself.
-        true => (requests.max(REQUESTS_WITH_FEW_WRITES), Some(requests / 4 * 3)),
+        true => (requests.max(many), Some(WRITES_OF_THEM)),
         false => (requests, None),
     }
 }
@@ -373,15 +375,17 @@ mod tests {
 
     #[test]
     fn where_writes_can_be_told_apart_there_is_room_for_more_who_read_and_for_no_more_who_write() {
-        let room = |requests, limits_writes| {
-            let device = Device { requests, limits_writes, ..disk() };
+        let room = |requests, limits_writes, hardware_queues| {
+            let device = Device { requests, limits_writes, hardware_queues, ..disk() };
             match choose(&device, Need { first: First::Told, has_parts: false }) {
                 Choice::Order(order) => (order.requests, order.writes),
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!([room(2, true), room(2, false)], [(1024, Some(96)), (128, None)]);
-        assert_eq!([room(256, true), room(2000, true)], [(1024, Some(192)), (2000, Some(1500))]);
+        assert_eq!([room(2, true, 1), room(2, false, 1)], [(1024, Some(96)), (128, None)]);
+        assert_eq!([room(256, true, 1), room(2000, true, 1)], [(1024, Some(96)), (2000, Some(96))]);
+        // The room is made in each queue.
+        assert_eq!([room(256, true, 4), room(2, true, 64)], [(256, Some(96)), (128, Some(96))]);
     }
 
     #[test]

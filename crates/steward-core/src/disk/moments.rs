@@ -14,8 +14,8 @@ pub const OVER_AFTER_NS: u64 = 50_000_000;
 /// ([`Seen::dear_at_ns`]): who saves every few seconds then finds the disk as it is to be, and stands behind nothing
 /// that was begun before anybody could be told.
 pub const OVER_LATER_NS: u64 = 5_000_000_000;
-/// Others have handed on nothing for so long, in nanoseconds: they do not want the disk. Longer than it takes to serve
-/// all that may wait in an elevator: 128 requests of the largest size on the lab's disk of 10 ms are 1.5 s.
+/// Others have handed on nothing for so long, in nanoseconds, and nothing of theirs was given to a disk: they do not
+/// want it. For as long a request of theirs may stand behind those of who is served first.
 pub const ALONE_AFTER_NS: u64 = 2_000_000_000;
 /// Others are inside fsync all the time from when they were there for so long, in nanoseconds, more than one part in
 /// [`DEAR_PART`] of the time that has passed. Who has some files brought to the disk now and then does not get there,
@@ -73,7 +73,8 @@ pub struct Seen {
     pub waiting: usize,
     /// Of whom one began or ceased to wait last; `None`: none has.
     pub first: Option<Last>,
-    /// Who else handed a request on last, but the journal's threads, which work for whoever waits for them. Threads of
+    /// Who else handed a request on last, or whose was given to a disk last, however long it had stood in the elevator;
+    /// but the journal's threads, which work for whoever waits for them. Threads of
     /// the process that is `first` do not count: one that has lost its place is no other to itself.
     pub others: Option<Last>,
     /// When one of those who are served first was bringing a file to the disk last.

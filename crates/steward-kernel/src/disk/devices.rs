@@ -58,6 +58,7 @@ fn look_at(name: &str, lines: Option<&AllLines>, roots: &Roots) -> Option<Device
             false => Vec::new(),
         },
         queues: directory.join("mq").is_dir(),
+        hardware_queues: hardware_queues(&directory),
         elevators: offered(&elevators),
         elevator: chosen,
         requests: number("queue/nr_requests").unwrap_or(0),
@@ -80,6 +81,15 @@ pub fn present(roots: &Roots) -> BTreeMap<(String, u64), Vec<String>> {
         queues.then(|| ((name, sequence), offered(&text("queue/scheduler").unwrap_or_default())))
     };
     names.filter_map(disk).collect()
+}
+
+/// How many hardware queues a disk has; 1 where that cannot be read.
+fn hardware_queues(directory: &Path) -> u64 {
+    let is_queue = |entry: &std::fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok())
+    };
+    let queues = std::fs::read_dir(directory.join("mq")).into_iter().flatten().flatten().filter(is_queue);
+    (queues.count() as u64).max(1)
 }
 
 /// All elevators that `queue/scheduler` says can be chosen.
@@ -142,6 +152,7 @@ fn change_elevator(
         old: device.elevator.clone(),
         old_requests: device.requests,
         new: order.elevator.to_owned(),
+        new_requests: Some(order.requests),
         disk: disk_of(queue),
     })?);
     if device.elevator != order.elevator {
@@ -165,7 +176,11 @@ fn limit_writes(
     ordered: &mut Ordered,
 ) -> Result<(), JournalError> {
     let Some(writes) = order.writes else { return Ok(()) };
-    ordered.changes.extend(write_if_there(journal, queue, "async_depth", &writes.to_string())?);
+    match write_if_there(journal, queue, "async_depth", &writes.to_string()) {
+        // What it then says of an elevator: somebody has taken that away meanwhile.
+        Err(JournalError::Kernel(error)) if error.errno() == Some(libc::EINVAL) => {}
+        outcome => ordered.changes.extend(outcome?),
+    }
     Ok(())
 }
 

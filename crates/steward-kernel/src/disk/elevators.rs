@@ -29,8 +29,13 @@ pub fn can_be_had<'a>(name: &str, mut listed: impl Iterator<Item = &'a str>, roo
     (!known.is_empty()).then(|| known.contains(&true))
 }
 
-/// Undoes a change of [`DiskOrder`](crate::journal::Change::DiskOrder).
-pub(crate) fn undo(queue: &Path, old: &str, old_requests: u64, new: &str) -> Result<Undone, KernelError> {
+/// Undoes a change of [`DiskOrder`](crate::journal::Change::DiskOrder), each of the two an elevator and for how many
+/// requests it has room.
+pub(crate) fn undo(
+    queue: &Path,
+    (old, old_requests): (&str, u64),
+    (new, new_requests): (&str, Option<u64>),
+) -> Result<Undone, KernelError> {
     let Some(text) = read_if_present(&queue.join("scheduler"))? else {
         return Ok(Undone::Left("it is gone".into()));
     };
@@ -42,9 +47,17 @@ pub(crate) fn undo(queue: &Path, old: &str, old_requests: u64, new: &str) -> Res
         write(&queue.join("scheduler"), old)?;
     }
     let requests = queue.join("nr_requests");
-    if read_if_present(&requests)?.is_some_and(|text| text != old_requests.to_string()) {
-        write(&requests, &old_requests.to_string())?;
+    let now = read_if_present(&requests)?;
+    if now.as_ref().is_none_or(|now| *now == old_requests.to_string()) {
+        return Ok(Undone::PutBack);
     }
+    // With another elevator the kernel has chosen it anew.
+    if let (true, Some(now), Some(new_requests)) = (old == new, now, new_requests)
+        && now != new_requests.to_string()
+    {
+        return Ok(Undone::Left(format!("someone else has made room for {now} requests since")));
+    }
+    write(&requests, &old_requests.to_string())?;
     Ok(Undone::PutBack)
 }
 
@@ -52,6 +65,25 @@ pub(crate) fn undo(queue: &Path, old: &str, old_requests: u64, new: &str) -> Res
 mod tests {
     use super::*;
     use crate::roots::with_files;
+
+    #[test]
+    fn the_room_in_an_elevator_that_was_there_before_is_put_back_unless_somebody_else_chose_since() {
+        for (elevator, noted, now, after) in [
+            ("bfq", Some(1024), "1024", "64"),
+            ("bfq", Some(1024), "300", "300"),
+            ("bfq", None, "300", "64"),
+            ("none", Some(1024), "300", "64"),
+        ] {
+            let (_directory, roots) = with_files(&[
+                ("sys/block/sda/queue/scheduler", "none [bfq]\n"),
+                ("sys/block/sda/queue/nr_requests", now),
+            ]);
+            let queue = roots.sys.join("block/sda/queue");
+            undo(&queue, (elevator, 64), ("bfq", noted)).expect("it can be written");
+            let requests = std::fs::read_to_string(queue.join("nr_requests")).expect("a file");
+            assert_eq!(requests, after, "{elevator} {noted:?}");
+        }
+    }
 
     #[test]
     fn an_elevator_can_be_had_that_is_loaded_or_a_module_and_nobody_knows_without_a_list() {

@@ -45,6 +45,9 @@ pub enum Change {
         old_requests: u64,
         /// The elevator by the change.
         new: String,
+        /// How many requests can wait in it by the change. Earlier versions did not note it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        new_requests: Option<u64>,
         /// Which disk it is: another one may come to have its name. Earlier versions did not note it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         disk: Option<String>,

@@ -28,8 +28,8 @@ pub fn undo(change: &Change, roots: &Roots) -> Result<Undone, KernelError> {
         }
         Change::File { path, old, new, .. } => undo_file(path, old, new),
         Change::Task { task, old, new } => undo_task(*task, old, new, &Real(roots)),
-        Change::DiskOrder { queue, old, old_requests, new, .. } => {
-            elevators::undo(queue, old, *old_requests, new)
+        Change::DiskOrder { queue, old, old_requests, new, new_requests, .. } => {
+            elevators::undo(queue, (old, *old_requests), (new, *new_requests))
         }
         Change::DiskPriority { task, old, new } => ioprio::undo(*task, *old, *new, roots),
         Change::Knob(knob) => match knob.put_back(roots) {

@@ -36,7 +36,7 @@ struct {
 
 /* Of whom one that is served first began to wait last, or ceased to. */
 volatile struct last first;
-/* Who else handed a request on last. */
+/* Who else handed a request on last, or whose was given to a disk last: what waits in the elevator is wanted still. */
 volatile struct last others;
 /* When one of those who are served first was inside fsync last. */
 volatile u64 saved_at_ns;
@@ -131,6 +131,15 @@ static __always_inline void note_request(struct task_struct *p, u64 now_ns)
 		others.pid = pid;
 		announce(now_ns);
 	}
+}
+
+/* A request is given to a disk that another process (0: the kernel) handed on. */
+static __always_inline void note_others_given(u32 pid, u64 now_ns)
+{
+	if (pid && pid == first.pid)
+		return;
+	others.at_ns = now_ns;
+	others.pid = pid;
 }
 
 /*

@@ -90,7 +90,9 @@ struct flight {
 	/* What the disk's clock said when it was given to the disk. */
 	u64 given_served_ns;
 	u32 pid;
-	u32 is_given;
+	u16 is_given;
+	/* Whether it is of one who may be another (struct last, others). */
+	u16 is_others;
 	char name[16];
 };
 
@@ -437,6 +439,7 @@ int made(u64 *context)
 	}
 	flight->began_ns = submitter && submitter->handed_ns ? submitter->handed_ns : now_ns;
 	flight->pid = p->flags & PF_KTHREAD ? 0 : p->tgid;
+	flight->is_others = !served_first(p) && !is_journal(p);
 	__builtin_memcpy(flight->name, p->comm, sizeof(flight->name));
 	return 0;
 }
@@ -455,6 +458,8 @@ int given(u64 *context)
 	if (!disk)
 		return 0;
 	flight->is_given = 1;
+	if (flight->is_others && listens)
+		note_others_given(flight->pid, now_ns);
 	bpf_spin_lock(&disk->lock);
 	go_on(disk, now_ns);
 	disk->given += 1;
@@ -609,6 +614,13 @@ static __always_inline void leave(u32 what)
 	bpf_map_delete_elem(&waits, &tid);
 }
 
+/* Whether who is inside fsync has handed something on since, or waited for a journal: a file system that answers in
+ * another way (FUSE, a network's) keeps no disk busy with it. */
+static __always_inline bool brings_to_disk(const struct wait *wait, const struct submitter *submitter)
+{
+	return wait->journal || (submitter && submitter->handed_ns >= wait->began_ns);
+}
+
 static __always_inline void sync_ended(u32 what)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
@@ -618,7 +630,7 @@ static __always_inline void sync_ended(u32 what)
 
 	if (submitter && submitter->first_inside)
 		first_leaves(p, &submitter->first_inside, what, now_ns);
-	else if (wait && !is_left(wait->inside, what))
+	else if (wait && !is_left(wait->inside, what) && brings_to_disk(wait, submitter))
 		others_leave(p, since(now_ns, wait->began_ns), now_ns);
 	leave(what);
 }

@@ -3,7 +3,7 @@
 
 use steward_core::cpu::best_effort::BestEffortSettings;
 use steward_core::cpu::config::MechanismChoice;
-use steward_core::cpu::mechanism::{MechanismError, MechanismKind};
+use steward_core::cpu::mechanism::{MechanismError, MechanismKind, Standing};
 use steward_core::cpu::plan;
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 use steward_core::cpu::retry::Retry;
@@ -109,10 +109,23 @@ impl Daemon {
             (None, Some(tid)) => (tid, None),
             (None, None) => return,
         };
-        if let Err(error) = mechanism.assign(tid, grant) {
-            tracing::warn!(%error, "nothing for the memory loop: under overload it may come too late");
-        }
-        self.memory.reserved_for = wanted;
+        let problem = match mechanism.assign(tid, grant) {
+            Ok(standing) => {
+                self.memory.reserved_for = wanted;
+                if matches!(standing, Some(Standing::Refused | Standing::Revoked)) {
+                    tracing::warn!(
+                        decision = "memory-loop-waits",
+                        "the memory loop has its {reservation} only once there is room"
+                    );
+                }
+                None
+            }
+            // It is tried again at the next turn.
+            Err(error) => Some(format!(
+                "nothing is reserved for the memory loop, which may come too late under overload: {error}"
+            )),
+        };
+        self.health.set(Topic::MemoryReservation, problem.into_iter().collect());
     }
 
     /// Thresholds and the table of executables.

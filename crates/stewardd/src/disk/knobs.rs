@@ -204,9 +204,7 @@ impl Knobs for KernelKnobs {
         // Whoever panicked with it had written what they did into the journal.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut work = Work { roots: &self.roots, journal, faults: Vec::new() };
-        let is_told_anew = attend(&mut state, wanted, self.watcher, &self.roots, &self.spent_on_moments);
         work.disinherit(&state, wanted);
-        work.take_back(&mut state, wanted, is_told_anew);
         if state.lost != wanted.lost {
             state.lost = wanted.lost;
             state.weights.clear();
@@ -218,7 +216,14 @@ impl Knobs for KernelKnobs {
         if is_ordered {
             work.weigh(&mut state, wanted);
         }
-        work.give(&mut state, wanted);
+        // Before anybody can be told it takes more than a second of a slow CPU, for which nobody is to wait: until then
+        // the disk stays idle for them all the time.
+        if wanted.waits && state.moments.is_none() {
+            work.at_once(&mut state, wanted);
+        }
+        let is_told_anew = attend(&mut state, wanted, self.watcher, &self.roots, &self.spent_on_moments);
+        work.take_back(&mut state, wanted, is_told_anew);
+        work.give(&mut state, wanted, Who::All);
         work.order(&mut state, wanted);
         let later = state.refused.values().any(|refused| refused.later.is_some());
         self.may_succeed_later.store(later, Ordering::Relaxed);
@@ -251,7 +256,15 @@ impl Knobs for KernelKnobs {
     }
 }
 
-/// Begins to be told when somebody waits, before anybody is to be served first. Returns whether it did.
+/// Who is given a priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    /// Not those who work for others: what they have is a matter of moments.
+    Programs,
+    All,
+}
+
+/// Begins to be told when somebody waits. Returns whether it did.
 fn attend(state: &mut State, wanted: &Wanted, watcher: Watcher, roots: &Roots, spent: &Spent) -> bool {
     if !wanted.waits || state.moments.is_some() {
         return false;
@@ -328,9 +341,19 @@ impl Work<'_> {
         }
     }
 
-    fn give(&mut self, state: &mut State, wanted: &Wanted) {
+    /// Has programs be served first that are so from now on, as long as nobody can be told when they wait. What fails
+    /// is tried again, and said, once somebody can.
+    fn at_once(&mut self, state: &mut State, wanted: &Wanted) {
+        let said = self.faults.len();
+        self.give(state, wanted, Who::Programs);
+        self.order(state, wanted);
+        self.faults.truncate(said);
+    }
+
+    fn give(&mut self, state: &mut State, wanted: &Wanted, who: Who) {
         for (task, wished) in &wanted.priorities {
-            if state.given.contains_key(task) {
+            let is_later = who == Who::Programs && wanted.for_others.contains(task);
+            if is_later || state.given.contains_key(task) {
                 continue;
             }
             match priority::give(self.journal, *task, *wished, self.roots) {

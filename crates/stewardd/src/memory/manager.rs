@@ -121,8 +121,24 @@ struct State {
     has_rung: bool,
     ends: bool,
     bumper: Option<Arc<dyn Bumper>>,
-    /// The loop's thread, once it runs.
+    /// The loop's thread, while it runs.
     tid: Option<i32>,
+}
+
+/// The loop's thread runs as long as there is this: afterwards its number may be somebody else's.
+struct Running(Arc<Shared<State>>);
+
+impl Running {
+    fn here(shared: &Arc<Shared<State>>) -> Self {
+        shared.lock().tid = Some(rustix::thread::gettid().as_raw_nonzero().get());
+        Running(Arc::clone(shared))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.lock().tid = None;
+    }
 }
 
 impl Manager {
@@ -305,7 +321,7 @@ impl Turns {
     }
 
     fn run(mut self) {
-        self.shared.lock().tid = Some(rustix::thread::gettid().as_raw_nonzero().get());
+        let _running = Running::here(&self.shared);
         // Without the right to it, it does what it can at an ordinary one.
         let _ = rustix::process::setpriority_process(None, NICE);
         // The same for a daemon that may not: then it may have to wait for its own pages.

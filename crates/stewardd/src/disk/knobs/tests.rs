@@ -1,6 +1,8 @@
 //! What is done with disks, on a directory in place of the kernel.
 
+use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use steward_core::disk::calibration::Calibration;
 use steward_core::disk::cost::Way;
@@ -99,6 +101,28 @@ fn a_disk_that_comes_while_somebody_is_served_first_is_ordered_and_one_that_has_
     plug(&roots, "sda", 3);
     knobs.apply(&Wanted::default()).expect("there is nothing to put back");
     assert_eq!(says("scheduler"), "[mq-deadline] none\n");
+}
+
+#[test]
+fn a_disk_is_ordered_before_anybody_can_be_told_when_somebody_waits() {
+    thread_local! {
+        /// Where it is said what orders the disk, and what was said when it was begun to watch.
+        static ORDER: RefCell<(PathBuf, String)> = RefCell::default();
+    }
+    let (_directory, roots, journal, _) = with(&[]);
+    plug(&roots, "sda", 1);
+    let scheduler = roots.sys.join("block/sda/queue/scheduler");
+    ORDER.with_borrow_mut(|order| order.0.clone_from(&scheduler));
+    let watcher: Watcher = || {
+        ORDER.with_borrow_mut(|(path, said)| *said = std::fs::read_to_string(path).expect("a file"));
+        Err("nobody".to_owned())
+    };
+    let knobs = KernelKnobs::new(&roots, &journal, watcher, || Err("nobody".to_owned()));
+    let disks = devices::present(&roots);
+    knobs
+        .apply(&Wanted { ordered: true, waits: true, disks, ..Wanted::default() })
+        .expect("it can be written");
+    assert_eq!(ORDER.with_borrow(|(_, said)| said.clone()), "bfq");
 }
 
 #[test]
