@@ -5,9 +5,8 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -118,32 +117,6 @@ fn main() -> Result<()> {
     save(&path)?;
     ensure!(!is_announced(&waits, SHORT)?, "somebody was announced who is not served first any more");
 
-    let mut marks = waits.marks();
-    let cgroup = Cgroup::make("waits-seen")?;
-    let below = Cgroup::make("waits-seen/below")?;
-    for (entered, said, announced) in [
-        (&cgroup, &[][..], false),
-        (&cgroup, &[(cgroup.id, true)], true),
-        (&below, &[(cgroup.id, true)], true),
-        (&below, &[(cgroup.id, true), (below.id, false)], false),
-        (&cgroup, &[], false),
-    ] {
-        ensure!(until(|| waits.are_over(now_ns())), "it is not over although nobody waits");
-        entered.enter()?;
-        marks.set(&said.iter().copied().collect())?;
-        another_beside(&path)?;
-        save(&path)?;
-        let patience = if announced { PATIENCE } else { SHORT };
-        ensure!(
-            is_announced(&waits, patience)? == announced,
-            "of a cgroup it is said {said:?}, and it was not so"
-        );
-        if announced {
-            waits.take();
-        }
-    }
-    drop(marks);
-
     // The program goes on for the one that is left.
     drop(waits);
     let counted = ledger.read(now_ns())?.accounts.len();
@@ -249,33 +222,6 @@ fn other(path: &str, how: &str) -> Result<Command> {
 fn another(path: &str) -> Result<()> {
     ensure!(other(path, "once")?.status()?.success(), "the other process failed");
     Ok(())
-}
-
-/// The same, outside of this one's cgroup.
-fn another_beside(path: &str) -> Result<()> {
-    let mut command = other(path, "once")?;
-    // SAFETY: it opens a file and writes into it; nobody else runs in this process.
-    unsafe { command.pre_exec(|| std::fs::write("/sys/fs/cgroup/cgroup.procs", "0")) };
-    ensure!(command.status()?.success(), "the other process failed");
-    Ok(())
-}
-
-/// A cgroup of this program's.
-struct Cgroup {
-    path: PathBuf,
-    id: u64,
-}
-
-impl Cgroup {
-    fn make(name: &str) -> Result<Self> {
-        let path = Path::new("/sys/fs/cgroup").join(name);
-        std::fs::create_dir(&path)?;
-        Ok(Cgroup { id: std::fs::metadata(&path)?.ino(), path })
-    }
-
-    fn enter(&self) -> Result<()> {
-        Ok(std::fs::write(self.path.join("cgroup.procs"), "0")?)
-    }
 }
 
 /// Another one that does so all the time, until this is dropped.

@@ -214,9 +214,7 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
 
 #[test]
 fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_none() {
-    let mut machine = Machine::new();
-    // It has no disk that knows weights.
-    machine.roots.sys = machine.path("sys");
+    let machine = Machine::new();
     let daemon = machine.start();
     daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
     let process = with_process(&machine, &daemon, "desk");
@@ -233,48 +231,6 @@ fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_no
     until(&machine, &daemon, |wanted| wanted.priorities.is_empty());
     // What it started meanwhile was born with the priority.
     assert!(machine.disk.wanted().heirs.iter().any(|(task, _)| task.tid == process.pid()));
-}
-
-#[test]
-fn an_interactive_domain_comes_first_by_its_weight_where_every_disk_that_is_ordered_knows_weights() {
-    let mut machine = Machine::new();
-    machine.roots.sys = machine.path("sys");
-    let plug = |name: &str, files: &[(&str, &str)]| {
-        for (file, text) in files {
-            let path = machine.roots.sys.join("block").join(name).join(file);
-            std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
-            std::fs::write(path, text).expect("a file");
-        }
-    };
-    plug(
-        "sda",
-        &[
-            ("dev", "8:0\n"),
-            ("mq/0/nr_tags", "1\n"),
-            ("queue/rotational", "1\n"),
-            ("queue/scheduler", "[none] mq-deadline bfq\n"),
-        ],
-    );
-    let daemon = machine.start();
-    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
-    daemon.client().call(&create("desk/batch", Some(IoClass::Background), None)).expect("made");
-    let process = with_process(&machine, &daemon, "desk");
-    until(&machine, &daemon, |wanted| weight_of(wanted, "steward.desk") == Some(1000));
-    let wanted = machine.disk.wanted();
-    assert_eq!(priority_of(&wanted, process.pid()), Some(Priority::BY_WEIGHT), "{wanted:?}");
-    assert!(wanted.ordered && wanted.waits && machine.cgroups.tree().hands_out("", Resource::Disk));
-    let mut first: Vec<bool> = wanted.first_by_weight.values().copied().collect();
-    first.sort_unstable();
-    assert_eq!(first, [false, true]);
-    // On another disk the class alone counts, and then it has to be that everywhere.
-    plug(
-        "sdb",
-        &[("dev", "8:16\n"), ("mq/0/nr_tags", "1\n"), ("queue/scheduler", "none [mq-deadline] bfq\n")],
-    );
-    until(&machine, &daemon, |wanted| priority_of(wanted, process.pid()) == Some(Priority::RealTime(4)));
-    let wanted = machine.disk.wanted();
-    assert!(wanted.first_by_weight.is_empty(), "{wanted:?}");
-    assert_eq!(weight_of(&wanted, "steward.desk"), Some(1000), "the disk is handed out still: {wanted:?}");
 }
 
 #[test]

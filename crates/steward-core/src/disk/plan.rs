@@ -24,12 +24,8 @@ pub struct Seen {
     pub programs: BTreeMap<TaskId, Priority>,
     /// Of these, the kernel's threads, which work for others.
     pub for_others: BTreeSet<TaskId>,
-    /// What tasks are to have that are served first for the domains that they are in; a program's own specification
-    /// says more of it.
+    /// What tasks are to have by the domains that they are in; a program's own specification says more of it.
     pub domains: BTreeMap<TaskId, Priority>,
-    /// Whether these come first by the weights of their domains, which leave others their part. Otherwise it is by the
-    /// real-time class, which leaves them nothing.
-    pub by_weight: bool,
     /// The process of each of these tasks that is not its first thread.
     pub processes: BTreeMap<TaskId, i32>,
     /// What is in the background without a reservation, by specifications.
@@ -70,22 +66,16 @@ pub struct Plan {
 impl Seen {
     /// Programs that are to be served first; not the kernel's threads, which work for others.
     pub fn first(&self) -> BTreeSet<TaskId> {
-        let beside = self.domains.keys().filter(|task| !self.programs.contains_key(task)).copied();
-        self.by_class().into_iter().chain(beside).collect()
-    }
-
-    /// Of these, those of whom only their specifications say so.
-    fn by_class(&self) -> BTreeSet<TaskId> {
         let is_first = |(task, priority): &(&TaskId, &Priority)| {
             matches!(priority, Priority::RealTime(_)) && !self.for_others.contains(task)
         };
-        self.programs.iter().filter(is_first).map(|(task, _)| *task).collect()
+        let beside = self.domains.iter().filter(|(task, _)| !self.programs.contains_key(task));
+        self.programs.iter().chain(beside).filter(is_first).map(|(task, _)| *task).collect()
     }
 
-    /// The processes of those that could keep others from the disk.
+    /// The processes of those that are to be served first.
     pub fn first_processes(&self) -> BTreeSet<i32> {
-        let tasks = if self.by_weight { self.by_class() } else { self.first() };
-        tasks.into_iter().map(|task| self.process_of(task)).collect()
+        self.first().into_iter().map(|task| self.process_of(task)).collect()
     }
 
     fn process_of(&self, task: TaskId) -> i32 {

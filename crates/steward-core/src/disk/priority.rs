@@ -43,11 +43,6 @@ impl Priority {
         }
     }
 
-    /// What tasks have whose domain comes first by its weight. It is not the real-time class: with that a disk that is
-    /// kept idle for their next request has the journal's thread, for which they wait, not take its place, but slip in
-    /// (BFQ's injection), and keeps nothing idle for what the thread asks for next.
-    pub const BY_WEIGHT: Priority = Priority::BestEffort(0);
-
     /// What the kernel's threads get that are to be served first because others wait for them: with a level above
     /// theirs a disk that is kept idle for the next request of who waits takes up that of the thread at once.
     pub const FOR_OTHERS: Priority = Priority::RealTime(0);

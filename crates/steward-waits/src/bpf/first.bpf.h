@@ -5,8 +5,8 @@
  * its like), where most of the time goes by in the file system's journal. The rule is that of
  * steward_core::disk::moments::Seen.
  *
- * Served first are tasks with the real-time class for the disk (ioprio_set(2)), whoever gave it to them, and those of
- * cgroups of which the reader says so; but not the kernel's own threads, which work for others.
+ * Served first are tasks with the real-time class for the disk (ioprio_set(2)), whoever gave it to them, but the
+ * kernel's own threads, which work for others.
  *
  * Announced is the first such moment only, through the ring. The reader then looks by itself whether it is over, and
  * clears `announced` to be told of the next one.
@@ -21,7 +21,6 @@
 #define IOPRIO_CLASS_RT 1
 
 #define CALLS_BYTES 4096
-#define FIRST_CGROUPS_MAX 4096
 
 /* A process, and when it was seen last in nanoseconds of CLOCK_MONOTONIC; 0: none was. */
 struct last {
@@ -35,17 +34,6 @@ struct {
 	__uint(max_entries, CALLS_BYTES);
 } calls SEC(".maps");
 
-/* Cgroups by id: 1 where their tasks are served first, 0 where they are not although those of the one above are. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, FIRST_CGROUPS_MAX);
-	__type(key, u64);
-	__type(value, u8);
-} first_cgroups SEC(".maps");
-
-/* Whether there are any of these. */
-volatile u32 marks;
 /* Of whom one that is served first began to wait last, or ceased to. */
 volatile struct last first;
 /* Who else handed a request on last, or whose was given to a disk last: what waits in the elevator is wanted still. */
@@ -83,34 +71,13 @@ static __always_inline bool is_journal(struct task_struct *p)
 	return p->flags & PF_KTHREAD && is_journal_name(p->comm);
 }
 
-/* What the reader says of a task's cgroup, or else of the one above it, where the tasks of a domain with children may
- * not be, and where a program makes its own. */
-static __always_inline bool is_marked(struct task_struct *p)
-{
-	struct cgroup *cgroup = p->cgroups->dfl_cgrp;
-	u64 id = cgroup->kn->id;
-	u8 *mark = bpf_map_lookup_elem(&first_cgroups, &id);
-	struct cgroup_subsys_state *above;
-
-	if (mark)
-		return *mark;
-	above = cgroup->self.parent;
-	if (!above)
-		return false;
-	id = above->cgroup->kn->id;
-	mark = bpf_map_lookup_elem(&first_cgroups, &id);
-	return mark && *mark;
-}
-
 static __always_inline bool served_first(struct task_struct *p)
 {
 	struct io_context *context = p->io_context;
 
-	if (p->flags & PF_KTHREAD)
+	if (!context || p->flags & PF_KTHREAD)
 		return false;
-	if (context && context->ioprio >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT)
-		return true;
-	return marks && is_marked(p);
+	return context->ioprio >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT;
 }
 
 static __always_inline u64 since(u64 now_ns, u64 then_ns)

@@ -24,12 +24,6 @@ pub(super) struct OfDomains {
     pub(super) first: BTreeMap<TaskId, Priority>,
     /// Their processes.
     pub(super) processes: BTreeMap<TaskId, i32>,
-    /// Whether they come first by weights.
-    pub(super) by_weight: bool,
-    /// Then, the domains at or below one that is served first, by cgroup, and whether each is so itself.
-    pub(super) cgroups: BTreeMap<u64, bool>,
-    /// Whether anybody has a part of a disk's time that counts also while nobody who is served first waits.
-    pub(super) has_parts: bool,
     /// The weight of each cgroup that is to have one, with the cgroup's id, by path.
     pub(super) weights: BTreeMap<String, (u64, u16)>,
     /// The limit of each cgroup that is to have one, by path and the device's number.
@@ -42,11 +36,6 @@ pub(super) struct OfDomains {
     pub(super) left: Vec<String>,
     /// Why weights or limits cannot be given, in sentences.
     pub(super) problems: Vec<String>,
-}
-
-/// A domain, and all that it is in.
-fn upwards(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |path| parent_of(path))
 }
 
 impl Daemon {
@@ -65,20 +54,14 @@ impl Daemon {
         (wanted.first, wanted.processes) = self.tasks_served_first(&tree);
         let Ok(cgroups) = self.domains.cgroups() else { return wanted };
         // Where nobody hands the disk out, all stand in one line, in which the tasks' own priorities count everywhere.
-        // Is it handed out, they count within each cgroup only, and between cgroups weights do: also for what the
-        // kernel writes back for a domain, which is nobody's in one line.
+        // Is it handed out, they count within each cgroup only, and between cgroups weights do.
         let is_handed_out = cgroups.hands_out("", Resource::Disk).unwrap_or(false);
-        let by_others = is_handed_out && !self.disk.handed_out.contains("");
         let is_made = |path: &str| self.domains.held(path).is_some_and(|held| held.made);
         let devices = self.disk.devices(&self.options.roots);
         self.look_at_costs(&devices, &mut wanted);
         // Where requests are charged no task's own priority counts: what comes first needs a weight there too.
-        let has_first = shares::has_class(&tree, Class::Interactive);
-        let is_first_by_weight = !wanted.charged.is_empty() && has_first;
-        wanted.has_parts = shares::needs_weights(&tree) || by_others || is_first_by_weight;
-        let may_come_first =
-            has_first && shares::reach_the_top(&tree) && elevator::weights_come_first(&devices);
-        let weights = match wanted.has_parts || may_come_first || is_handed_out {
+        let is_first_by_weight = !wanted.charged.is_empty() && shares::has_class(&tree, Class::Interactive);
+        let weights = match shares::needs_weights(&tree) || is_handed_out || is_first_by_weight {
             true => shares::all_weights(&tree, &is_made),
             false => BTreeMap::new(),
         };
@@ -118,33 +101,13 @@ impl Daemon {
                 )),
             }
         }
-        if !wanted.problems.is_empty() && !wanted.has_parts && limits.is_empty() {
-            // Who is served first is so in one line as well.
-            wanted.problems.clear();
-            return wanted;
-        }
         if wanted.problems.is_empty() {
             let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
             let known = weights.into_iter().filter_map(|(path, weight)| Some((id(&path)?, path, weight)));
             wanted.weights = known.map(|(id, path, weight)| (path, (id, weight))).collect();
-            if may_come_first {
-                self.come_first_by_weight(&mut wanted);
-            }
             wanted.limits = self.limits_of_devices(&limits, &devices);
         }
         wanted
-    }
-
-    /// Has domains that are served first be so by their weights.
-    fn come_first_by_weight(&self, wanted: &mut OfDomains) {
-        wanted.by_weight = true;
-        wanted.first.values_mut().for_each(|priority| *priority = Priority::BY_WEIGHT);
-        // Also of those without a process, in which one may begin.
-        let class = |path: &str| self.domains.held(path)?.settings.disk.class;
-        let is_below = |path: &&str| upwards(path).any(|above| class(above) == Some(Class::Interactive));
-        let is_first = |path: &str| upwards(path).find_map(class) == Some(Class::Interactive);
-        let known = |path: &str| Some((self.domains.held(path)?.cgroup_id, is_first(path)));
-        wanted.cgroups = self.domains.made().filter(is_below).filter_map(known).collect();
     }
 
     /// Which disks are to be charged, and which are left to somebody else.

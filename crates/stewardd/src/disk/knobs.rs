@@ -10,7 +10,7 @@ use steward_core::disk::Limit;
 use steward_core::disk::config;
 use steward_core::disk::cost::Model;
 use steward_core::disk::device::Device;
-use steward_core::disk::elevator::{self, Choice, First, Need, Order, Weights};
+use steward_core::disk::elevator::{self, Choice, First, Need, Order};
 use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
 use steward_kernel::Roots;
@@ -42,12 +42,8 @@ pub struct Wanted {
     /// Of those with a priority, the kernel's threads that work for others: they have it while somebody waits who is
     /// served first.
     pub for_others: BTreeSet<TaskId>,
-    /// The cgroups whose tasks are served first by weights, by id, and those below them, of which each is so or not.
-    pub first_by_weight: BTreeMap<u64, bool>,
     /// The weight of each cgroup that is to have one of Steward's, with the cgroup's id, by path.
     pub weights: BTreeMap<String, (u64, u16)>,
-    /// Whether anybody has a part of a disk's time that counts also while nobody who is served first waits.
-    pub has_parts: bool,
     /// The disks whose requests cgroups are to be charged for, by number.
     pub charged: BTreeMap<String, Charged>,
     /// Whether there is any disk whose requests are charged, by Steward or somebody else, so that weights count there.
@@ -226,9 +222,6 @@ impl Knobs for KernelKnobs {
             work.at_once(&mut state, wanted);
         }
         let is_told_anew = attend(&mut state, wanted, self.watcher, &self.roots, &self.spent_on_moments);
-        if let Some(moments) = state.told() {
-            moments.serve_first(&wanted.first_by_weight);
-        }
         work.take_back(&mut state, wanted, is_told_anew);
         work.give(&mut state, wanted, Who::All);
         work.order(&mut state, wanted);
@@ -408,12 +401,7 @@ impl Work<'_> {
             (true, None) => First::Untold,
             (true, Some(_)) => First::Told,
         };
-        let weights = match (wanted.has_parts, wanted.weights.is_empty()) {
-            (true, false) => Weights::Parts,
-            (false, false) => Weights::First,
-            (_, true) => Weights::Unused,
-        };
-        let need = Need { first, weights };
+        let need = Need { first, has_parts: !wanted.weights.is_empty() };
         for device in devices {
             self.order_one(state, &device, need, wanted.again);
         }

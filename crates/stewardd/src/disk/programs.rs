@@ -33,9 +33,9 @@ impl Daemon {
         if !self.disk.is_due(now_ns) && heirs.is_empty() {
             return;
         }
-        let domains = self.disk_domains();
-        let OfDomains { first, processes, weights, limits, charged, any_charged, left, .. } = domains;
-        self.domains.disk_problem = domains.problems.into_iter().next();
+        let OfDomains { first, processes, weights, limits, charged, any_charged, left, problems } =
+            self.disk_domains();
+        self.domains.disk_problem = problems.into_iter().next();
         if left != self.disk.left {
             self.disk.left = left;
             self.note_disk(self.domains.disk_failure.clone());
@@ -47,7 +47,6 @@ impl Daemon {
         let programs = self.disk_programs();
         let seen = Seen {
             domains: first,
-            by_weight: domains.by_weight,
             processes: programs.processes.into_iter().chain(processes).collect(),
             background: self.disk.background.clone(),
             has_weights: !weights.is_empty(),
@@ -71,9 +70,7 @@ impl Daemon {
             disks,
             waits,
             for_others,
-            first_by_weight: domains.cgroups,
             weights,
-            has_parts: domains.has_parts,
             charged,
             any_charged,
             limits,

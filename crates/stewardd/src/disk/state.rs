@@ -288,8 +288,7 @@ impl Disk {
 
     /// Whether anybody's requests were to be served first at the last look.
     pub(super) fn has_anybody_first(&self) -> bool {
-        let by_class = |priority: &Priority| matches!(priority, Priority::RealTime(_));
-        !self.first.is_empty() || self.wanted.priorities.values().any(by_class)
+        self.wanted.priorities.values().any(|priority| matches!(priority, Priority::RealTime(_)))
     }
 
     /// A cgroup hands the disk out from now on. Where somebody below it was to have something already, somebody else
