@@ -28,6 +28,8 @@ const REQUESTS_MIN: u64 = 128;
 /// twelve saves waiting for a place for 100 to 600 ms. More writes would be no good: what a save waits for in the
 /// journal may be the last of them. The kernel takes 2048 at most (`MAX_SCHED_RQ`); each is less than a kilobyte.
 const REQUESTS_WITH_FEW_WRITES: u64 = 1024;
+/// The kernel makes room for as many in each hardware queue: no more than so many in all of them together for that.
+const REQUESTS_OF_ALL_QUEUES: u64 = 4096;
 /// What the kernel has for writes of [`REQUESTS_MIN`] by itself: three quarters (`bfq_depth_updated()`).
 const WRITES_OF_THEM: u64 = REQUESTS_MIN / 4 * 3;
 
@@ -179,8 +181,7 @@ pub fn choose(device: &Device, need: Need) -> Choice {
 /// How many requests may wait for a device, and how many of them may be writes.
 fn room(device: &Device) -> (u64, Option<u64>) {
     let requests = device.requests.max(REQUESTS_MIN);
-    // The kernel makes room for so many in each hardware queue.
-    let many = REQUESTS_WITH_FEW_WRITES / device.hardware_queues.max(1);
+    let many = REQUESTS_WITH_FEW_WRITES.min(REQUESTS_OF_ALL_QUEUES / device.hardware_queues.max(1));
     match device.limits_writes {
         true => (requests.max(many), Some(WRITES_OF_THEM)),
         false => (requests, None),
@@ -385,7 +386,8 @@ mod tests {
         assert_eq!([room(2, true, 1), room(2, false, 1)], [(1024, Some(96)), (128, None)]);
         assert_eq!([room(256, true, 1), room(2000, true, 1)], [(1024, Some(96)), (2000, Some(96))]);
         // The room is made in each queue.
-        assert_eq!([room(256, true, 4), room(2, true, 64)], [(256, Some(96)), (128, Some(96))]);
+        assert_eq!([room(2, true, 4), room(256, true, 64)], [(1024, Some(96)), (256, Some(96))]);
+        assert_eq!([room(2, true, 8), room(2, true, 64)], [(512, Some(96)), (128, Some(96))]);
     }
 
     #[test]

@@ -305,8 +305,7 @@ impl Work<'_> {
     fn disinherit(&mut self, state: &State, wanted: &Wanted) {
         let has_record = |task: &TaskId| matches!(state.given.get(task), Some((Some(_), _)));
         for (task, inherited) in wanted.heirs.iter().filter(|(task, _)| !has_record(task)) {
-            let outcome = priority::disinherit(*task, *inherited, self.roots);
-            self.faults.extend(outcome.err().map(|error| error.to_string()));
+            self.put_away(*task, *inherited);
         }
     }
 
@@ -324,12 +323,25 @@ impl Work<'_> {
             .map(|(task, _)| *task)
             .collect();
         for task in gone {
-            let Some((Some(number), _)) = state.given.remove(&task) else { continue };
+            let Some((number, had)) = state.given.remove(&task) else { continue };
+            let Some(number) = number else {
+                // It has it from who started it, and is to have another one: that would be left to its own choice.
+                if wanted.priorities.get(&task).is_some_and(|wished| *wished != had) {
+                    self.put_away(task, had);
+                }
+                continue;
+            };
             if let Some(moments) = state.told() {
                 moments.remove_task(task);
             }
             self.put_back(number);
         }
+    }
+
+    /// Takes a priority from a task that has it from who started it.
+    fn put_away(&mut self, task: TaskId, inherited: Priority) {
+        let outcome = priority::disinherit(task, inherited, self.roots);
+        self.faults.extend(outcome.err().map(|error| error.to_string()));
     }
 
     /// Undoes one change.
@@ -345,8 +357,9 @@ impl Work<'_> {
     /// is tried again, and said, once somebody can.
     fn at_once(&mut self, state: &mut State, wanted: &Wanted) {
         let said = self.faults.len();
-        self.give(state, wanted, Who::Programs);
         self.order(state, wanted);
+        self.weigh(state, wanted);
+        self.give(state, wanted, Who::Programs);
         self.faults.truncate(said);
     }
 

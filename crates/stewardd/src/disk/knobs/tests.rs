@@ -126,6 +126,34 @@ fn a_disk_is_ordered_before_anybody_can_be_told_when_somebody_waits() {
 }
 
 #[test]
+fn who_was_born_with_a_priority_gets_another_one_all_the_same_when_that_is_wanted() {
+    let (directory, mut roots, ..) = with(&[]);
+    roots.proc = "/proc".into();
+    let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
+    let nobody = || Err("nobody".to_owned());
+    let knobs = KernelKnobs::new(&roots, &journal, nobody, || Err("nobody".to_owned()));
+    let mut process = std::process::Command::new("sleep").arg("600").spawn().expect("it starts");
+    let pid = i32::try_from(process.id()).expect("a small number");
+    let task = steward_kernel::process::stat(pid, &roots).expect("it runs").id;
+    let (born, wished) = (Priority::BestEffort(3), Priority::BestEffort(1));
+    let is_now = |priority| priority::switch(task, priority, priority, &roots).expect("it can be asked");
+    assert!(priority::switch(task, Priority::Unset, born, &roots).expect("it can be changed"));
+    let apply = |priority| {
+        let priorities = BTreeMap::from([(task, priority)]);
+        knobs.apply(&Wanted { priorities, ..Wanted::default() }).expect("it can be changed");
+    };
+    apply(born);
+    assert!(is_now(born));
+    apply(wished);
+    assert!(is_now(wished));
+    // But what it has chosen itself stays.
+    assert!(priority::switch(task, wished, Priority::Idle, &roots).expect("it can be changed"));
+    apply(born);
+    assert!(is_now(Priority::Idle));
+    process.kill().and_then(|()| process.wait()).expect("it ends");
+}
+
+#[test]
 fn a_disk_without_the_elevator_is_tried_again_once_that_is_loaded() {
     let (_directory, roots, _journal, knobs) = with(&[]);
     plug(&roots, "sda", 1);
