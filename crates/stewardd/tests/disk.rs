@@ -213,6 +213,22 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
 }
 
 #[test]
+fn the_disk_is_handed_out_as_long_as_anything_is_set_of_it_and_no_longer() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    daemon.client().call(&create("batch", Some(IoClass::Background), None)).expect("made");
+    let batch = with_process(&machine, &daemon, "batch");
+    until(&machine, &daemon, |_| machine.cgroups.tree().hands_out("", Resource::Disk));
+    // As the weight of a domain is until the worker comes to put it back, or what somebody has given another cgroup.
+    machine.cgroups.tree().disk_settings.insert("user.slice".into());
+    drop(batch);
+    until(&machine, &daemon, |_| machine.cgroups.tree().disk_settings_asked > 0);
+    assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
+    machine.cgroups.tree().disk_settings.clear();
+    until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
+}
+
+#[test]
 fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_none() {
     let machine = Machine::new();
     let daemon = machine.start();

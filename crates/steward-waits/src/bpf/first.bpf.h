@@ -119,18 +119,26 @@ static __always_inline void note_first(struct task_struct *p, u64 now_ns)
 	announce(now_ns);
 }
 
-/* A request is handed on: by who reads, and by who writes past the cache or brings pages to the disk. */
-static __always_inline void note_request(struct task_struct *p, u64 now_ns)
+/*
+ * A request is handed on: by who reads, and by who writes past the cache or brings pages to the disk. Returns whether
+ * that is one who may be another.
+ */
+static __always_inline bool note_request(struct task_struct *p, u64 now_ns)
 {
 	u32 pid = p->flags & PF_KTHREAD ? 0 : p->tgid;
 
 	if (served_first(p)) {
 		note_first(p, now_ns);
-	} else if (!is_journal(p) && (!pid || pid != first.pid)) {
+		return false;
+	}
+	if (is_journal(p))
+		return false;
+	if (!pid || pid != first.pid) {
 		others.at_ns = now_ns;
 		others.pid = pid;
 		announce(now_ns);
 	}
+	return true;
 }
 
 /* A request is given to a disk that another process (0: the kernel) handed on. */

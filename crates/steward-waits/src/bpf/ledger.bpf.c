@@ -91,7 +91,7 @@ struct flight {
 	u64 given_served_ns;
 	u32 pid;
 	u16 is_given;
-	/* Whether it is of one who may be another (struct last, others). */
+	/* Whether it is of one who may be another. */
 	u16 is_others;
 	char name[16];
 };
@@ -128,6 +128,9 @@ struct submitter {
 	u32 waits;
 	/* Where it is (enum inside), of those who are served first. */
 	u32 first_inside;
+	/* Whether it was one who may be another (struct last, others) when it handed a request on last. */
+	u32 is_others;
+	u32 unused;
 };
 
 struct {
@@ -394,10 +397,12 @@ int handed_on(u64 *context)
 	struct submitter *submitter = submitter_of(p, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	u64 now_ns = bpf_ktime_get_ns();
 
-	if (submitter)
+	bool is_others = listens && note_request(p, now_ns);
+
+	if (submitter) {
 		submitter->handed_ns = now_ns;
-	if (listens)
-		note_request(p, now_ns);
+		submitter->is_others = is_others;
+	}
 	return 0;
 }
 
@@ -439,7 +444,7 @@ int made(u64 *context)
 	}
 	flight->began_ns = submitter && submitter->handed_ns ? submitter->handed_ns : now_ns;
 	flight->pid = p->flags & PF_KTHREAD ? 0 : p->tgid;
-	flight->is_others = !served_first(p) && !is_journal(p);
+	flight->is_others = submitter && submitter->is_others;
 	__builtin_memcpy(flight->name, p->comm, sizeof(flight->name));
 	return 0;
 }

@@ -367,13 +367,16 @@ impl Disk {
 
     /// Hands the disk out no longer where Steward has begun to.
     pub(super) fn hand_out_no_longer(&mut self, cgroups: &dyn Cgroups) {
-        for path in std::mem::take(&mut self.handed_out).iter().rev() {
-            // What somebody has set below it since would be gone with it.
-            let children = cgroups.children(path).unwrap_or_default();
-            if !children.iter().any(|child| cgroups.has_disk_settings(&child.path)) {
-                // Where it is gone, or one below it hands the disk out, it stays.
-                let _ = cgroups.hand_out(path, Resource::Disk, false);
+        for path in std::mem::take(&mut self.handed_out).into_iter().rev() {
+            // What somebody has set below it since would be gone with it; what Steward has, the worker may be about to
+            // put back.
+            let children = cgroups.children(&path).unwrap_or_default();
+            if children.iter().any(|child| cgroups.has_disk_settings(&child.path)) {
+                self.handed_out.insert(path);
+                continue;
             }
+            // Where it is gone, or one below it hands the disk out, it stays.
+            let _ = cgroups.hand_out(&path, Resource::Disk, false);
         }
     }
 }

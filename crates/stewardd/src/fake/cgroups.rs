@@ -61,6 +61,10 @@ pub struct Tree {
     pub memory_counters: BTreeMap<String, Counters>,
     /// What was taken of it so far, by path, in bytes.
     pub reclaimed_bytes: BTreeMap<String, u64>,
+    /// Those for whom somebody has set something of the disk.
+    pub disk_settings: BTreeSet<String>,
+    /// How many times it was asked for them.
+    pub disk_settings_asked: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -97,6 +101,8 @@ impl Default for Tree {
             dirty_bytes: BTreeMap::new(),
             memory_counters: BTreeMap::new(),
             reclaimed_bytes: BTreeMap::new(),
+            disk_settings: BTreeSet::new(),
+            disk_settings_asked: 0,
         };
         for path in ["system.slice", "user.slice", "user.slice/user-1000.slice"] {
             tree.add(path, 0);
@@ -346,8 +352,10 @@ impl Cgroups for FakeCgroups {
         self.tree().disk_used.get(path).copied()
     }
 
-    fn has_disk_settings(&self, _path: &str) -> bool {
-        false
+    fn has_disk_settings(&self, path: &str) -> bool {
+        let mut tree = self.tree();
+        tree.disk_settings_asked += 1;
+        tree.disk_settings.contains(path)
     }
 
     fn dirty_bytes(&self, path: &str) -> Option<u64> {
