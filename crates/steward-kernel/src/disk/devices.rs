@@ -83,13 +83,9 @@ pub fn present(roots: &Roots) -> BTreeMap<(String, u64), Vec<String>> {
     names.filter_map(disk).collect()
 }
 
-/// How many hardware queues a disk has; 1 where that cannot be read.
+/// How many hardware queues a disk has: a directory for each; 0 where that cannot be read.
 fn hardware_queues(directory: &Path) -> u64 {
-    let is_queue = |entry: &std::fs::DirEntry| {
-        entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok())
-    };
-    let queues = std::fs::read_dir(directory.join("mq")).into_iter().flatten().flatten().filter(is_queue);
-    (queues.count() as u64).max(1)
+    std::fs::read_dir(directory.join("mq")).map_or(0, |queues| queues.count() as u64)
 }
 
 /// All elevators that `queue/scheduler` says can be chosen.
@@ -176,11 +172,7 @@ fn limit_writes(
     ordered: &mut Ordered,
 ) -> Result<(), JournalError> {
     let Some(writes) = order.writes else { return Ok(()) };
-    match write_if_there(journal, queue, "async_depth", &writes.to_string()) {
-        // What it then says of an elevator: somebody has taken that away meanwhile.
-        Err(JournalError::Kernel(error)) if error.errno() == Some(libc::EINVAL) => {}
-        outcome => ordered.changes.extend(outcome?),
-    }
+    ordered.changes.extend(write_if_taken(journal, queue, "async_depth", &writes.to_string())?);
     Ok(())
 }
 
@@ -193,6 +185,20 @@ fn write_if_there(
 ) -> Result<Option<u64>, JournalError> {
     match journal.write_file_of(disk_of(queue), &queue.join(file), value) {
         Err(JournalError::Kernel(error)) if error.is_absent() => Ok(None),
+        outcome => outcome,
+    }
+}
+
+/// The same where the kernel may have the file and take nothing there: on such a device nothing is held back, or there
+/// is no elevator any more, which somebody has taken away meanwhile.
+fn write_if_taken(
+    journal: &SharedJournal,
+    queue: &Path,
+    file: &str,
+    value: &str,
+) -> Result<Option<u64>, JournalError> {
+    match write_if_there(journal, queue, file, value) {
+        Err(JournalError::Kernel(error)) if error.errno() == Some(libc::EINVAL) => Ok(None),
         outcome => outcome,
     }
 }
@@ -213,13 +219,7 @@ pub fn write_freely(
 }
 
 fn hold_nothing_back(journal: &SharedJournal, queue: &Path) -> Result<Option<u64>, JournalError> {
-    match journal.write_file_of(disk_of(queue), &queue.join("wbt_lat_usec"), "0") {
-        // It was built without it, or there is nothing to be held back on such a device.
-        Err(JournalError::Kernel(error)) if error.is_absent() || error.errno() == Some(libc::EINVAL) => {
-            Ok(None)
-        }
-        outcome => outcome,
-    }
+    write_if_taken(journal, queue, "wbt_lat_usec", "0")
 }
 
 /// Has a disk that was [`order`]ed be tuned otherwise, with the elevator that it has. Nothing waits for that.

@@ -47,14 +47,11 @@ pub(crate) fn undo(
         write(&queue.join("scheduler"), old)?;
     }
     let requests = queue.join("nr_requests");
-    let now = read_if_present(&requests)?;
-    if now.as_ref().is_none_or(|now| *now == old_requests.to_string()) {
+    let Some(now) = read_if_present(&requests)?.filter(|now| *now != old_requests.to_string()) else {
         return Ok(Undone::PutBack);
-    }
+    };
     // With another elevator the kernel has chosen it anew.
-    if let (true, Some(now), Some(new_requests)) = (old == new, now, new_requests)
-        && now != new_requests.to_string()
-    {
+    if old == new && new_requests.is_some_and(|requests| now != requests.to_string()) {
         return Ok(Undone::Left(format!("someone else has made room for {now} requests since")));
     }
     write(&requests, &old_requests.to_string())?;

@@ -223,7 +223,7 @@ impl Knobs for KernelKnobs {
         }
         let is_told_anew = attend(&mut state, wanted, self.watcher, &self.roots, &self.spent_on_moments);
         work.take_back(&mut state, wanted, is_told_anew);
-        work.give(&mut state, wanted, Who::All);
+        work.give(&mut state, wanted);
         work.order(&mut state, wanted);
         let later = state.refused.values().any(|refused| refused.later.is_some());
         self.may_succeed_later.store(later, Ordering::Relaxed);
@@ -254,14 +254,6 @@ impl Knobs for KernelKnobs {
     fn count(&self) -> Result<Box<dyn Counts>, String> {
         (self.counter)()
     }
-}
-
-/// Who is given a priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
-    /// Not those who work for others: what they have is a matter of moments.
-    Programs,
-    All,
 }
 
 /// Begins to be told when somebody waits. Returns whether it did.
@@ -359,13 +351,15 @@ impl Work<'_> {
         let said = self.faults.len();
         self.order(state, wanted);
         self.weigh(state, wanted);
-        self.give(state, wanted, Who::Programs);
+        self.give(state, wanted);
         self.faults.truncate(said);
     }
 
-    fn give(&mut self, state: &mut State, wanted: &Wanted, who: Who) {
+    /// Those who work for others are given theirs once it is known whether anybody is told when somebody waits.
+    fn give(&mut self, state: &mut State, wanted: &Wanted) {
+        let is_known = !wanted.waits || state.moments.is_some();
         for (task, wished) in &wanted.priorities {
-            let is_later = who == Who::Programs && wanted.for_others.contains(task);
+            let is_later = !is_known && wanted.for_others.contains(task);
             if is_later || state.given.contains_key(task) {
                 continue;
             }

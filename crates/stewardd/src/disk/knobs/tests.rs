@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::process::{Child, Command};
 
 use steward_core::disk::calibration::Calibration;
 use steward_core::disk::cost::Way;
@@ -20,9 +21,13 @@ fn with(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots, OwnJournal, Kernel
         std::fs::write(path, text).expect("a file");
     }
     let journal = crate::files::journal::open(directory.path(), &roots);
-    let nobody = || Err("nobody".to_owned());
-    let knobs = KernelKnobs::new(&roots, &journal, nobody, || Err("nobody".to_owned()));
+    let knobs = told_by(|| Err("nobody".to_owned()), &roots, &journal);
     (directory, roots, journal, knobs)
+}
+
+/// What writes there, told by this when somebody waits.
+fn told_by(watcher: Watcher, roots: &Roots, journal: &OwnJournal) -> KernelKnobs {
+    KernelKnobs::new(roots, journal, watcher, || Err("nobody".to_owned()))
 }
 
 #[test]
@@ -117,7 +122,7 @@ fn a_disk_is_ordered_before_anybody_can_be_told_when_somebody_waits() {
         ORDER.with_borrow_mut(|(path, said)| *said = std::fs::read_to_string(path).expect("a file"));
         Err("nobody".to_owned())
     };
-    let knobs = KernelKnobs::new(&roots, &journal, watcher, || Err("nobody".to_owned()));
+    let knobs = told_by(watcher, &roots, &journal);
     let disks = devices::present(&roots);
     knobs
         .apply(&Wanted { ordered: true, waits: true, disks, ..Wanted::default() })
@@ -125,15 +130,24 @@ fn a_disk_is_ordered_before_anybody_can_be_told_when_somebody_waits() {
     assert_eq!(ORDER.with_borrow(|(_, said)| said.clone()), "bfq");
 }
 
+/// A process that does nothing, until this is dropped.
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn who_was_born_with_a_priority_gets_another_one_all_the_same_when_that_is_wanted() {
     let (directory, mut roots, ..) = with(&[]);
     roots.proc = "/proc".into();
     let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
-    let nobody = || Err("nobody".to_owned());
-    let knobs = KernelKnobs::new(&roots, &journal, nobody, || Err("nobody".to_owned()));
-    let mut process = std::process::Command::new("sleep").arg("600").spawn().expect("it starts");
-    let pid = i32::try_from(process.id()).expect("a small number");
+    let knobs = told_by(|| Err("nobody".to_owned()), &roots, &journal);
+    let process = Sleeper(Command::new("sleep").arg("600").spawn().expect("it starts"));
+    let pid = i32::try_from(process.0.id()).expect("a small number");
     let task = steward_kernel::process::stat(pid, &roots).expect("it runs").id;
     let (born, wished) = (Priority::BestEffort(3), Priority::BestEffort(1));
     let is_now = |priority| priority::switch(task, priority, priority, &roots).expect("it can be asked");
@@ -150,7 +164,6 @@ fn who_was_born_with_a_priority_gets_another_one_all_the_same_when_that_is_wante
     assert!(priority::switch(task, wished, Priority::Idle, &roots).expect("it can be changed"));
     apply(born);
     assert!(is_now(Priority::Idle));
-    process.kill().and_then(|()| process.wait()).expect("it ends");
 }
 
 #[test]
