@@ -5,8 +5,9 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -20,6 +21,9 @@ use steward_waits::ledger::Ledger;
 /// `IOPRIO_WHO_PROCESS`, and the real-time class at its middle level (include/uapi/linux/ioprio.h).
 const WHO_TASK: libc::c_int = 1;
 const REAL_TIME_4: libc::c_int = (1 << 13) | 4;
+/// The last one of the usual class, and the class that is served when nobody else is.
+const BACKGROUND: libc::c_int = (2 << 13) | 7;
+const IDLE: libc::c_int = 3 << 13;
 /// How long it is waited for an announcement that is to come, and for one that is not.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(200);
@@ -116,6 +120,37 @@ fn main() -> Result<()> {
     another(&path)?;
     save(&path)?;
     ensure!(!is_announced(&waits, SHORT)?, "somebody was announced who is not served first any more");
+
+    let mut marks = waits.marks();
+    let cgroup = Cgroup::make("waits-seen")?;
+    let below = Cgroup::make("waits-seen/below")?;
+    let within = Cgroup::make("waits-seen/below/within")?;
+    for (entered, said, priority, announced) in [
+        (&cgroup, &[][..], 0, false),
+        (&cgroup, &[(cgroup.id, true)], 0, true),
+        (&cgroup, &[(cgroup.id, true)], IDLE, false),
+        (&cgroup, &[(cgroup.id, true)], BACKGROUND, false),
+        (&within, &[(cgroup.id, true)], 0, true),
+        (&within, &[(cgroup.id, true), (below.id, false)], 0, false),
+        (&cgroup, &[], 0, false),
+    ] {
+        ensure!(until(|| waits.are_over(now_ns())), "it is not over although nobody waits");
+        entered.enter()?;
+        set_priority(priority)?;
+        marks.set(&said.iter().copied().collect())?;
+        another_beside(&path)?;
+        save(&path)?;
+        let patience = if announced { PATIENCE } else { SHORT };
+        ensure!(
+            is_announced(&waits, patience)? == announced,
+            "of cgroups it is said {said:?}, with the priority {priority}, and it was not so"
+        );
+        if announced {
+            waits.take();
+        }
+    }
+    drop(marks);
+    set_priority(0)?;
 
     // The program goes on for the one that is left.
     drop(waits);
@@ -222,6 +257,33 @@ fn other(path: &str, how: &str) -> Result<Command> {
 fn another(path: &str) -> Result<()> {
     ensure!(other(path, "once")?.status()?.success(), "the other process failed");
     Ok(())
+}
+
+/// The same, outside of this one's cgroup.
+fn another_beside(path: &str) -> Result<()> {
+    let mut command = other(path, "once")?;
+    // SAFETY: it opens a file and writes into it; nobody else runs in this process.
+    unsafe { command.pre_exec(|| std::fs::write("/sys/fs/cgroup/cgroup.procs", "0")) };
+    ensure!(command.status()?.success(), "the other process failed");
+    Ok(())
+}
+
+/// A cgroup of this program's.
+struct Cgroup {
+    path: PathBuf,
+    id: u64,
+}
+
+impl Cgroup {
+    fn make(name: &str) -> Result<Self> {
+        let path = Path::new("/sys/fs/cgroup").join(name);
+        std::fs::create_dir(&path)?;
+        Ok(Cgroup { id: std::fs::metadata(&path)?.ino(), path })
+    }
+
+    fn enter(&self) -> Result<()> {
+        Ok(std::fs::write(self.path.join("cgroup.procs"), "0")?)
+    }
 }
 
 /// Another one that does so all the time, until this is dropped.

@@ -9,12 +9,13 @@
 pub mod ledger;
 mod program;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use libbpf_rs::RingBuffer;
+use libbpf_rs::{MapCore, MapFlags, RingBuffer};
 use program::{Program, types};
 use steward_core::disk::moments::{Last, Seen};
 
@@ -52,6 +53,11 @@ impl Waits {
         waits.announced().store(0, Ordering::SeqCst);
         waits.listens().store(1, Ordering::SeqCst);
         Ok(waits)
+    }
+
+    /// Nobody is served first but those that have the real-time class, until something is set there.
+    pub fn marks(&self) -> Marks {
+        Marks { program: Arc::clone(&self.program), set: BTreeMap::new() }
     }
 
     /// Takes what was announced: [`AsFd`] is readable until then.
@@ -107,6 +113,43 @@ impl Waits {
     fn listens(&self) -> &AtomicU32 {
         // SAFETY: as above.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.program.shared()).listens) }
+    }
+}
+
+/// Whose tasks are served first beside those that have the real-time class, until this is dropped.
+pub struct Marks {
+    program: Arc<Program>,
+    set: BTreeMap<u64, bool>,
+}
+
+impl Marks {
+    /// Has the tasks of these cgroups be served first, by id, and not those of which it is said that they are not; what
+    /// was set before does not hold any more. Of a cgroup of which nothing is said that of the one above it holds.
+    ///
+    /// # Errors
+    /// [`WaitsError`] where there is no room for all of them; the others are set.
+    pub fn set(&mut self, cgroups: &BTreeMap<u64, bool>) -> Result<(), WaitsError> {
+        let map = self.program.first_cgroups();
+        for id in self.set.keys().filter(|id| !cgroups.contains_key(id)) {
+            // It is there, and nobody else takes it out.
+            let _ = map.delete(&id.to_ne_bytes());
+        }
+        let put = |(id, is_first): (&u64, &bool)| {
+            map.update(&id.to_ne_bytes(), &[u8::from(*is_first)], MapFlags::ANY)
+                .map_err(program::failed("noting whose tasks are served first"))
+        };
+        let failures: Vec<WaitsError> = cgroups.iter().filter_map(|each| put(each).err()).collect();
+        self.set.clone_from(cgroups);
+        // SAFETY: it lives as long as the program, is aligned as the program's types are, and is one number.
+        let are_any = unsafe { AtomicU32::from_ptr(&raw mut (*self.program.shared()).marks) };
+        are_any.store(u32::from(!cgroups.is_empty()), Ordering::SeqCst);
+        failures.into_iter().next().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Marks {
+    fn drop(&mut self) {
+        let _ = self.set(&BTreeMap::new());
     }
 }
 

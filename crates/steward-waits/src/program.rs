@@ -66,7 +66,7 @@ impl Drop for Room {
 }
 
 /// What an error of libbpf's is said to be of.
-fn failed(action: &'static str) -> impl Fn(libbpf_rs::Error) -> WaitsError {
+pub(crate) fn failed(action: &'static str) -> impl Fn(libbpf_rs::Error) -> WaitsError {
     move |error| WaitsError { action, source: io::Error::other(format!("{error:#}")) }
 }
 
@@ -144,6 +144,11 @@ impl Program {
     /// Those who wait now.
     pub(crate) fn waits(&self) -> &impl MapCore {
         &self.skeleton.maps.waits
+    }
+
+    /// The cgroups of whose tasks it is said whether they are served first.
+    pub(crate) fn first_cgroups(&self) -> &impl MapCore {
+        &self.skeleton.maps.first_cgroups
     }
 
     /// When the last commits of each journal began.

@@ -18,6 +18,7 @@ mod explained;
 pub mod knobs;
 pub mod known;
 pub mod moments;
+pub mod outcome;
 mod programs;
 mod shown;
 pub mod spent;

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use common::{Machine, Running, Sleeper, row};
@@ -16,6 +17,7 @@ use steward_core::disk::priority::Priority;
 use steward_core::resource::Resource;
 use steward_kernel::disk::calibrations::Calibrations;
 use stewardd::disk::knobs::Wanted;
+use stewardd::disk::outcome::Outcome;
 
 /// Asks for the status, each time a turn of the daemon's loop, until disks are wanted as they should be.
 fn until(machine: &Machine, daemon: &Running, wanted: impl Fn(&Wanted) -> bool) {
@@ -230,7 +232,9 @@ fn the_disk_is_handed_out_as_long_as_anything_is_set_of_it_and_no_longer() {
 
 #[test]
 fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_none() {
-    let machine = Machine::new();
+    let mut machine = Machine::new();
+    // It has no disk that knows weights.
+    machine.roots.sys = machine.path("sys");
     let daemon = machine.start();
     daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
     let process = with_process(&machine, &daemon, "desk");
@@ -247,6 +251,111 @@ fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_no
     until(&machine, &daemon, |wanted| wanted.priorities.is_empty());
     // What it started meanwhile was born with the priority.
     assert!(machine.disk.wanted().heirs.iter().any(|(task, _)| task.tid == process.pid()));
+}
+
+/// A machine with a disk that is to have the elevator that knows weights.
+fn with_a_disk_that_rotates() -> Machine {
+    let mut machine = Machine::new();
+    machine.roots.sys = machine.path("sys");
+    plug(
+        &machine,
+        "sda",
+        &[
+            ("dev", "8:0\n"),
+            ("diskseq", "1\n"),
+            ("mq/0/nr_tags", "1\n"),
+            ("queue/rotational", "1\n"),
+            ("queue/scheduler", "[none] mq-deadline bfq\n"),
+        ],
+    );
+    machine
+}
+
+fn plug(machine: &Machine, name: &str, files: &[(&str, &str)]) {
+    for (file, text) in files {
+        let path = machine.roots.sys.join("block").join(name).join(file);
+        std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+        std::fs::write(path, text).expect("a file");
+    }
+}
+
+#[test]
+fn an_interactive_domain_comes_first_by_its_weight_where_every_disk_that_is_ordered_knows_weights() {
+    let machine = with_a_disk_that_rotates();
+    let daemon = machine.start();
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    daemon.client().call(&create("desk/batch", Some(IoClass::Background), None)).expect("made");
+    let (process, _last) =
+        (with_process(&machine, &daemon, "desk"), with_process(&machine, &daemon, "desk/batch"));
+    let by_weight = |wanted: &Wanted| priority_of(wanted, process.pid()) == Some(Priority::BY_WEIGHT);
+    let by_class = |wanted: &Wanted| priority_of(wanted, process.pid()) == Some(Priority::RealTime(4));
+    until(&machine, &daemon, |wanted| weight_of(wanted, "steward.desk") == Some(1000));
+    let wanted = machine.disk.wanted();
+    assert!(by_weight(&wanted), "{wanted:?}");
+    assert!(wanted.ordered && wanted.waits && machine.cgroups.tree().hands_out("", Resource::Disk));
+    let mut first: Vec<bool> = wanted.first_by_weight.values().copied().collect();
+    first.sort_unstable();
+    assert_eq!(first, [false, true]);
+    // What came of it counts once it is there: somebody has chosen another elevator, nothing tells when they wait, or
+    // this kernel has no weights.
+    let settled = || BTreeSet::from([("sda".to_owned(), 1)]);
+    for outcome in [
+        Outcome { settled: settled(), ..Outcome::default() },
+        Outcome { is_untold: true, ..Outcome::default() },
+        Outcome { lacks_weights: true, ..Outcome::default() },
+    ] {
+        machine.disk.set_outcome(outcome);
+        until(&machine, &daemon, by_class);
+        assert!(machine.disk.wanted().first_by_weight.is_empty());
+        machine.disk.set_outcome(Outcome::default());
+        until(&machine, &daemon, by_weight);
+    }
+    // On another disk the class alone counts, and then it has to be that everywhere.
+    plug(
+        &machine,
+        "sdb",
+        &[("dev", "8:16\n"), ("mq/0/nr_tags", "1\n"), ("queue/scheduler", "none [mq-deadline] bfq\n")],
+    );
+    until(&machine, &daemon, by_class);
+    let wanted = machine.disk.wanted();
+    assert!(wanted.first_by_weight.is_empty(), "{wanted:?}");
+    assert_eq!(
+        weight_of(&wanted, "steward.desk"),
+        Some(1000),
+        "somebody is in the background still: {wanted:?}"
+    );
+}
+
+#[test]
+fn as_soon_as_anybody_is_first_whom_a_weight_cannot_bring_first_all_stand_in_one_line() {
+    let machine = with_a_disk_that_rotates();
+    let (first, second) = (machine.program("first"), machine.program("second"));
+    let rows = |one: &str, other: &str| row(&first, "5ms/30ms") + one + &row(&second, "5ms/30ms") + other;
+    let is_first = "io = \"interactive\"\n";
+    machine.write_specs("a.toml", &rows("", ""));
+    let (within, elsewhere) = (Sleeper::start(&first), Sleeper::start(&second));
+    let daemon = machine.start();
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    let process = with_process(&machine, &daemon, "desk");
+    let moving = api::MoveProcess { pid: Some(within.pid()), domain: "desk".into() };
+    daemon.client().call(&moving).expect("moved");
+    let has = |wanted: &Wanted, priority| priority_of(wanted, process.pid()) == Some(priority);
+    until(&machine, &daemon, |wanted| has(wanted, Priority::BY_WEIGHT));
+    assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
+    // Its specification says so of it too, and its domain brings it first. Whoever is there later was looked at later.
+    machine.write_specs("a.toml", &rows(is_first, ""));
+    daemon.client().call(&api::Reload {}).expect("read again");
+    daemon.client().call(&create("desk/later", None, None)).expect("made");
+    let later = with_process(&machine, &daemon, "desk/later");
+    until(&machine, &daemon, |wanted| priority_of(wanted, later.pid()) == Some(Priority::BY_WEIGHT));
+    assert_eq!(priority_of(&machine.disk.wanted(), within.pid()), Some(Priority::BY_WEIGHT));
+    machine.write_specs("a.toml", &rows(is_first, is_first));
+    daemon.client().call(&api::Reload {}).expect("read again");
+    until(&machine, &daemon, |wanted| has(wanted, Priority::RealTime(4)));
+    let wanted = machine.disk.wanted();
+    assert!(wanted.weights.is_empty() && wanted.first_by_weight.is_empty(), "{wanted:?}");
+    assert_eq!(priority_of(&wanted, elsewhere.pid()), Some(Priority::RealTime(2)));
+    until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!
 //! docs/disk.md and docs/disk-measured.md have the measurements that the choice rests on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,29 @@ const IN_MOMENTS: &[Moment] = &[
     Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" },
     Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" },
 ];
+/// For how long one is served in a row before another's turn, in milliseconds: about the kernel's own (`bfq_timeout`,
+/// an eighth of a second), and what it is while somebody waits. Between cgroups who has just had the disk is not served
+/// again before others had what is due to them (WF2Q+), so that the second of two saves waited for the whole of such a
+/// turn. Either is a whole number of the kernel's ticks, of which there are 100, 250, 300 or 1000 a second.
+const TURN_MS: &str = "120";
+const SHORT_TURN_MS: &str = "20";
+/// For how long it is in moments.
+const TURN: Moment = Moment { name: "timeout_sync", waiting: SHORT_TURN_MS, otherwise: TURN_MS };
+/// The same where somebody is served first by weight.
+const STRICT_IN_MOMENTS_BY_WEIGHT: &[(&str, &str)] = &[
+    ("low_latency", "0"),
+    ("strict_guarantees", "0"),
+    ("strict_guarantees", "1"),
+    ("slice_idle_us", "0"),
+    ("slice_idle_us", "2000"),
+    ("timeout_sync", TURN_MS),
+    ("timeout_sync", SHORT_TURN_MS),
+];
+const IN_MOMENTS_BY_WEIGHT: &[Moment] = &[
+    Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" },
+    Moment { name: "slice_idle_us", waiting: "2000", otherwise: "0" },
+    TURN,
+];
 /// The same where domains have parts of the disk's time: somebody's part counts only as long as the disk waits for
 /// their next request. Without that, two who have one request at a time take turns, whatever their parts are.
 const STRICT_IN_MOMENTS_WITH_PARTS: &[(&str, &str)] = &[
@@ -62,11 +85,14 @@ const STRICT_IN_MOMENTS_WITH_PARTS: &[(&str, &str)] = &[
     ("strict_guarantees", "0"),
     ("strict_guarantees", "1"),
     ("slice_idle_us", "2000"),
+    ("timeout_sync", TURN_MS),
+    ("timeout_sync", SHORT_TURN_MS),
 ];
 /// To be strict changes the other one, which is therefore written in both cases.
 const IN_MOMENTS_WITH_PARTS: &[Moment] = &[
     Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" },
     Moment { name: "slice_idle_us", waiting: "2000", otherwise: "2000" },
+    TURN,
 ];
 /// The same where the device takes several requests at once: strict, the elevator hands on one at a time
 /// (`bfq_dispatch_request()`), so that nobody stands behind what the device has already, and it cannot pick those that
@@ -76,6 +102,16 @@ const STRICT_IN_MOMENTS_OF_SEVERAL: &[(&str, &str)] =
     &[("low_latency", "0"), ("strict_guarantees", "0"), ("strict_guarantees", "1")];
 const IN_MOMENTS_OF_SEVERAL: &[Moment] =
     &[Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" }];
+/// The same where domains have weights.
+const STRICT_IN_MOMENTS_OF_SEVERAL_BY_WEIGHT: &[(&str, &str)] = &[
+    ("low_latency", "0"),
+    ("strict_guarantees", "0"),
+    ("strict_guarantees", "1"),
+    ("timeout_sync", TURN_MS),
+    ("timeout_sync", SHORT_TURN_MS),
+];
+const IN_MOMENTS_OF_SEVERAL_BY_WEIGHT: &[Moment] =
+    &[Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" }, TURN];
 /// Devices that take no more than so many requests lose nothing by being strict all the time.
 const ONE_AT_A_TIME: u64 = 1;
 
@@ -118,13 +154,25 @@ pub enum First {
     Told,
 }
 
+/// What weights of cgroups are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weights {
+    /// Nobody has one of Steward's: all stand in one line.
+    #[default]
+    Unused,
+    /// By them somebody is served first, and nobody has a part.
+    First,
+    /// Domains have parts of a disk's time.
+    Parts,
+}
+
 /// What devices are to be ordered for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
     /// Who is to be served first.
     pub first: First,
-    /// Whether domains have parts of a disk's time.
-    pub has_parts: bool,
+    /// What weights are for.
+    pub weights: Weights,
 }
 
 /// What is to be done with a device.
@@ -168,9 +216,15 @@ pub fn choose(device: &Device, need: Need) -> Choice {
     let takes_one = device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME);
     let (tunables, moments): (_, &[Moment]) = match need.first {
         First::Untold if takes_one => (STRICT, &[]),
-        First::Told if !takes_one => (STRICT_IN_MOMENTS_OF_SEVERAL, IN_MOMENTS_OF_SEVERAL),
-        First::Told if need.has_parts => (STRICT_IN_MOMENTS_WITH_PARTS, IN_MOMENTS_WITH_PARTS),
-        First::Told => (STRICT_IN_MOMENTS, IN_MOMENTS),
+        First::Told if !takes_one => match need.weights {
+            Weights::Unused => (STRICT_IN_MOMENTS_OF_SEVERAL, IN_MOMENTS_OF_SEVERAL),
+            _ => (STRICT_IN_MOMENTS_OF_SEVERAL_BY_WEIGHT, IN_MOMENTS_OF_SEVERAL_BY_WEIGHT),
+        },
+        First::Told => match need.weights {
+            Weights::Unused => (STRICT_IN_MOMENTS, IN_MOMENTS),
+            Weights::First => (STRICT_IN_MOMENTS_BY_WEIGHT, IN_MOMENTS_BY_WEIGHT),
+            Weights::Parts => (STRICT_IN_MOMENTS_WITH_PARTS, IN_MOMENTS_WITH_PARTS),
+        },
         _ => (FAIR, &[]),
     };
     let (requests, writes) = room(device);
@@ -235,6 +289,19 @@ fn and(names: &[String]) -> String {
 /// Whether whoever has the real-time class is served first on a device as it is now.
 pub fn serves_first(device: &Device) -> bool {
     !device.stands_for_others && device.queues && KNOW_CLASSES.contains(&device.elevator.as_str())
+}
+
+/// Whether weights of cgroups can say who is served first on each device on which anything says it: all of them have
+/// the elevator that knows weights, or are to have it. Where there is another one, or none, they cannot. Devices that
+/// are `settled` have what they have: whatever they were to have failed, or somebody chose another one since.
+pub fn weights_come_first(devices: &[Device], settled: &BTreeSet<(String, u64)>) -> bool {
+    let is_settled = |device: &Device| settled.contains(&(device.name.clone(), device.sequence));
+    let by_weight = |device: &Device| match choose(device, Need::default()) {
+        Choice::Order(order) if !is_settled(device) => Some(order.elevator == BY_CLASS),
+        _ => serves_first(device).then(|| device.elevator == BY_CLASS),
+    };
+    let mut each = devices.iter().filter_map(by_weight).peekable();
+    each.peek().is_some() && each.all(|by_weight| by_weight)
 }
 
 /// What makes classes count for nothing on a device as it is now, in a sentence; `None` where they count.
@@ -366,19 +433,42 @@ mod tests {
 
     #[test]
     fn a_slow_disk_gets_an_elevator_that_knows_classes_with_room_for_those_who_wait() {
-        let order = |device: &Device| match choose(device, Need { first: First::Untold, has_parts: false }) {
-            Choice::Order(order) => order,
-            other => panic!("{other:?}"),
-        };
+        let order =
+            |device: &Device| match choose(device, Need { first: First::Untold, weights: Weights::Unused }) {
+                Choice::Order(order) => order,
+                other => panic!("{other:?}"),
+            };
         assert_eq!((order(&disk()).elevator, order(&disk()).requests), ("bfq", 128));
         assert_eq!(order(&Device { requests: 256, ..disk() }).requests, 256);
+    }
+
+    #[test]
+    fn weights_come_first_where_every_device_on_which_anything_does_knows_them() {
+        let fast = |elevator: &str| Device { rotational: false, elevator: elevator.to_owned(), ..disk() };
+        let lacking = || Device { lacks_by_class: true, ..disk() };
+        for (devices, come_first) in [
+            (vec![], false),
+            (vec![disk()], true),
+            (vec![fast("none")], false),
+            (vec![disk(), fast("none"), fast("bfq")], true),
+            (vec![disk(), fast("mq-deadline")], false),
+            (vec![disk(), lacking()], false),
+        ] {
+            assert_eq!(weights_come_first(&devices, &BTreeSet::new()), come_first, "{devices:?}");
+        }
+        // Of what was ordered, or could not be, what it has counts.
+        let settled = BTreeSet::from([(disk().name, disk().sequence)]);
+        for (elevator, come_first) in [("bfq", true), ("mq-deadline", false), ("none", false)] {
+            let ordered = Device { elevator: elevator.to_owned(), ..disk() };
+            assert_eq!(weights_come_first(&[ordered], &settled), come_first, "{elevator}");
+        }
     }
 
     #[test]
     fn where_writes_can_be_told_apart_there_is_room_for_more_who_read_and_for_no_more_who_write() {
         let room = |requests, limits_writes, hardware_queues| {
             let device = Device { requests, limits_writes, hardware_queues, ..disk() };
-            match choose(&device, Need { first: First::Told, has_parts: false }) {
+            match choose(&device, Need { first: First::Told, weights: Weights::Unused }) {
                 Choice::Order(order) => (order.requests, order.writes),
                 other => panic!("{other:?}"),
             }
@@ -401,8 +491,8 @@ mod tests {
             (Some(32), First::Nobody, false),
             (None, First::Told, true),
         ] {
-            for has_parts in [false, true] {
-                let Choice::Order(order) = choose(&Device { depth, ..disk() }, Need { first, has_parts })
+            for weights in [Weights::Unused, Weights::First, Weights::Parts] {
+                let Choice::Order(order) = choose(&Device { depth, ..disk() }, Need { first, weights })
                 else {
                     panic!("it can be ordered")
                 };
@@ -422,9 +512,9 @@ mod tests {
 
     #[test]
     fn a_disk_that_takes_several_requests_is_kept_idle_outside_of_moments_as_the_kernel_has_it() {
-        for has_parts in [false, true] {
+        for weights in [Weights::Unused, Weights::First, Weights::Parts] {
             let several = Device { depth: Some(32), ..disk() };
-            let Choice::Order(order) = choose(&several, Need { first: First::Told, has_parts }) else {
+            let Choice::Order(order) = choose(&several, Need { first: First::Told, weights }) else {
                 panic!("it can be ordered")
             };
             let names = |name: &str| order.tunables.iter().any(|(tunable, _)| *tunable == name);
@@ -434,7 +524,7 @@ mod tests {
 
     #[test]
     fn where_domains_have_parts_a_disk_waits_for_who_is_served_also_while_nobody_who_comes_first_does() {
-        let need = Need { first: First::Told, has_parts: true };
+        let need = Need { first: First::Told, weights: Weights::Parts };
         let Choice::Order(order) = choose(&disk(), need) else { panic!("it can be ordered") };
         assert!(order.moments.iter().all(|moment| moment.name != "slice_idle_us" || moment.otherwise != "0"));
         assert!(!order.tunables.contains(&("slice_idle_us", "0")));
@@ -448,7 +538,7 @@ mod tests {
             (Device { rotational: false, depth: Some(1023), ..disk() }, "does not rotate"),
         ] {
             assert!(
-                matches!(choose(&device, Need { first: First::Told, has_parts: false }), Choice::Leave(said) if said.contains(why)),
+                matches!(choose(&device, Need { first: First::Told, weights: Weights::Unused }), Choice::Leave(said) if said.contains(why)),
                 "{why}"
             );
         }
@@ -456,7 +546,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_says_wrongly_that_it_rotates_gets_no_elevator_once_it_is_calibrated() {
-        let need = Need { first: First::Told, has_parts: false };
+        let need = Need { first: First::Told, weights: Weights::Unused };
         // As a cloud's disk behind virtio: 0.1 ms for a request, four at a time.
         let said = Device { rotational: true, model: None, ..fast() };
         assert!(matches!(choose(&said, need), Choice::Order(_)));
@@ -488,7 +578,8 @@ mod tests {
     #[test]
     fn where_the_first_choice_is_missing_the_second_one_orders_by_class_without_moments() {
         let lacking = Device { lacks_by_class: true, ..disk() };
-        let Choice::Order(order) = choose(&lacking, Need { first: First::Told, has_parts: true }) else {
+        let Choice::Order(order) = choose(&lacking, Need { first: First::Told, weights: Weights::Parts })
+        else {
             panic!("it can be ordered")
         };
         assert_eq!((order.elevator, order.requests), (SECOND, 128));
@@ -516,8 +607,8 @@ mod tests {
     #[test]
     fn a_fast_disk_that_was_calibrated_is_charged_and_not_ordered() {
         let model = fast().model.expect("it has one");
-        for has_parts in [false, true] {
-            assert_eq!(choose(&fast(), Need { first: First::Told, has_parts }), Choice::Charge(model));
+        for weights in [Weights::Unused, Weights::First, Weights::Parts] {
+            assert_eq!(choose(&fast(), Need { first: First::Told, weights }), Choice::Charge(model));
         }
         let now = backend(&fast(), &InForce::default());
         assert!(now.starts_with("nothing is set of it until a domain has a class"), "{now}");

@@ -5,6 +5,8 @@
 //! What interactive programs read and write is little, and now and then (section 10.3). Those that take more than half
 //! of a disk's time together for two looks in a row lose their place for a while, the greediest first, as many as it
 //! takes. They are then the first among all others. While any have lost theirs, one look is enough for the next.
+//! Where domains come first by weight it is nineteen twentieths: a weight leaves others their part, but many such
+//! domains leave them little.
 //!
 //! Each disk is looked at by itself, and only those on which anybody is served first. What a process had of one disk is
 //! known where it is counted by whom disks are given their requests (`ledger`); else it is taken for all that the
@@ -16,8 +18,11 @@
 use std::collections::BTreeMap;
 
 use super::priority::Priority;
-/// The part of a disk's time that those who are served first may take together.
-const SHARE_MAX: f64 = 0.5;
+
+/// The part of a disk's time that those who are served first may take together: by the real-time class, which leaves
+/// others what is left over; and by weight, by which ten elevenths are due to a domain beside one of the usual weight.
+const SHARE_MAX_BY_CLASS: f64 = 0.5;
+const SHARE_MAX_BY_WEIGHT: f64 = 0.95;
 /// For how long in a row they take more before any loses its place, in looks.
 const LOOKS: u32 = 2;
 /// For how long one loses its place, in nanoseconds.
@@ -108,8 +113,10 @@ impl Disk {
 }
 
 /// Who was seen to take how much, and who has lost its place until when.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Guard {
+    /// The part of a disk's time that they may take together.
+    share_max: f64,
     /// What each had taken at the last look, by process.
     seen: BTreeMap<i32, Taken>,
     /// For how many looks in a row they have taken too much of a disk together, by its name.
@@ -119,6 +126,20 @@ pub struct Guard {
 }
 
 impl Guard {
+    /// For those who are served first by the real-time class.
+    pub fn by_class() -> Self {
+        Guard::of(SHARE_MAX_BY_CLASS)
+    }
+
+    /// For those whose domains come first by their weights.
+    pub fn by_weight() -> Self {
+        Guard::of(SHARE_MAX_BY_WEIGHT)
+    }
+
+    fn of(share_max: f64) -> Self {
+        Guard { share_max, seen: BTreeMap::new(), over: BTreeMap::new(), set_back: BTreeMap::new() }
+    }
+
     /// Takes in a look: what each process of those who are to be served first has taken so far, by its number. The
     /// looks are about a second apart.
     pub fn look(&mut self, now_ns: u64, disks: &Disks, processes: &BTreeMap<i32, Taken>) {
@@ -133,7 +154,7 @@ impl Guard {
         let before = std::mem::take(&mut self.over);
         for (name, disk) in disks.iter().filter(|(_, disk)| disk.serves_first) {
             let parts = disk.parts(&taken, bytes - disk.bytes);
-            if together(&parts) <= SHARE_MAX {
+            if together(&parts) <= self.share_max {
                 continue;
             }
             let over = before.get(name).map_or(1, |looks| looks + 1);
@@ -150,7 +171,7 @@ impl Guard {
         parts.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         // Reckoned anew each time: what is left of a sum of such numbers after all were taken away need not be nothing.
         for (place, (pid, _)) in parts.iter().enumerate() {
-            if together(&parts[place..]) <= SHARE_MAX {
+            if together(&parts[place..]) <= self.share_max {
                 break;
             }
             self.set_back.insert(*pid, (now_ns + SET_BACK_NS, disk_name.to_owned()));
@@ -192,7 +213,7 @@ mod tests {
 
     /// Looks each second at tasks that take so many bytes each in it, of so many that the disks do.
     fn after(seconds: u64, busy: f64, bytes: u64, each: &[u64]) -> Guard {
-        let mut guard = Guard::default();
+        let mut guard = Guard::by_class();
         for second in 0..=seconds {
             let tasks = (1..).zip(each).map(|(tid, each)| (tid, large(each * second))).collect();
             let requests = bytes.div_ceil(REQUEST_BYTES.1);
@@ -224,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_moment_of_greed_is_forgotten() {
-        let mut guard = Guard::default();
+        let mut guard = Guard::by_class();
         let mut bytes = 0;
         for second in 0..60 {
             bytes += if second % 2 == 0 { 40_000_000 } else { 0 };
@@ -236,7 +257,7 @@ mod tests {
 
     #[test]
     fn whoever_takes_up_what_one_leaves_that_was_set_back_is_set_back_at_the_next_look() {
-        let mut guard = Guard::default();
+        let mut guard = Guard::by_class();
         let mut look = |second: u64, first: u64, other: u64| {
             let tasks = BTreeMap::from([(1, large(first)), (2, large(other))]);
             guard.look(second * SECOND_NS, &one(1.0, 40_000_000, 80), &tasks);
@@ -252,7 +273,7 @@ mod tests {
     fn what_requests_cost_counts_beside_what_they_carry() {
         // Of a disk that serves 100 requests a second: 90 of 4 KiB, beside ten of 512 KiB that carry most.
         let after = |taken: Taken| {
-            let mut guard = Guard::default();
+            let mut guard = Guard::by_class();
             for second in 0..3 {
                 let so_far = Taken { bytes: taken.bytes * second, calls: taken.calls * second };
                 let disks = one(1.0, 90 * 4096 + (10 << 19), 100);
@@ -280,7 +301,7 @@ mod tests {
         let hard = Disk { busy: 1.0, bytes: HARD_BYTES, requests: 80, serves_first: true, had };
         let fast = Disk { busy: 1.0, bytes: FAST_BYTES, requests: 20_000, serves_first: false, had: None };
         let disks = BTreeMap::from([("nvme0n1".to_owned(), fast), ("sda".to_owned(), hard)]);
-        let mut guard = Guard::default();
+        let mut guard = Guard::by_class();
         for second in 0..5 {
             let calls = second * bytes.div_ceil(4096);
             let taken = BTreeMap::from([(1, Taken { bytes: bytes * second, calls })]);
@@ -308,7 +329,7 @@ mod tests {
 
     #[test]
     fn of_a_disk_on_which_nobody_is_served_first_anybody_may_have_all() {
-        let mut guard = Guard::default();
+        let mut guard = Guard::by_class();
         for second in 0..5 {
             let mut disks = one(1.0, 40_000_000, 80);
             disks.values_mut().for_each(|disk| disk.serves_first = false);
@@ -321,7 +342,7 @@ mod tests {
     #[test]
     fn greed_for_a_moment_on_one_disk_is_forgiven_while_somebody_has_lost_their_place_on_another() {
         let disk = |bytes, had| Disk { busy: 1.0, bytes, requests: 80, serves_first: true, had: Some(had) };
-        let mut guard = Guard::default();
+        let mut guard = Guard::by_class();
         let mut look = |second: u64, other_part: f64| {
             let disks = BTreeMap::from([
                 ("sda".to_owned(), disk(40_000_000, BTreeMap::from([(1, 1.0)]))),
@@ -350,7 +371,7 @@ mod tests {
             };
             let (a, b) = (disk(|parts| parts.0), disk(|parts| parts.1));
             let disks = BTreeMap::from([("a".to_owned(), a), ("b".to_owned(), b)]);
-            let mut guard = Guard::default();
+            let mut guard = Guard::by_class();
             for second in 0..3 {
                 let each = parts.iter().map(|(_, _, bytes)| large(bytes * second));
                 guard.look(second * SECOND_NS, &disks, &(1..).zip(each).collect());

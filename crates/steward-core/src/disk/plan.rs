@@ -24,8 +24,12 @@ pub struct Seen {
     pub programs: BTreeMap<TaskId, Priority>,
     /// Of these, the kernel's threads, which work for others.
     pub for_others: BTreeSet<TaskId>,
-    /// What tasks are to have by the domains that they are in; a program's own specification says more of it.
+    /// What tasks are to have that are served first for the domains that they are in; a program's own specification
+    /// says more of it.
     pub domains: BTreeMap<TaskId, Priority>,
+    /// Whether these come first by the weights of their domains, which leave others their part. Otherwise it is by the
+    /// real-time class, which leaves them nothing.
+    pub by_weight: bool,
     /// The process of each of these tasks that is not its first thread.
     pub processes: BTreeMap<TaskId, i32>,
     /// What is in the background without a reservation, by specifications.
@@ -52,9 +56,10 @@ pub struct Decision {
 }
 
 /// What is to be remembered from one look to the next.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Plan {
-    guard: Guard,
+    by_class: Guard,
+    by_weight: Guard,
     /// When it was looked last what they take.
     guarded_at_ns: Option<u64>,
     /// When anybody was to be served first last.
@@ -64,22 +69,60 @@ pub struct Plan {
 }
 
 impl Seen {
-    /// Programs that are to be served first; not the kernel's threads, which work for others.
-    pub fn first(&self) -> BTreeSet<TaskId> {
+    /// Programs that are to be served first, each with its process; not the kernel's threads, which work for others.
+    fn first(&self) -> BTreeMap<TaskId, i32> {
+        self.by_class().chain(self.by_domain()).map(|task| (task, self.process_of(task))).collect()
+    }
+
+    /// Of these, those of whom their specifications say so, by the real-time class.
+    fn by_class(&self) -> impl Iterator<Item = TaskId> {
+        self.named().filter(|task| !self.is_weighed(*task))
+    }
+
+    /// The others, of whom their domains do.
+    fn by_domain(&self) -> impl Iterator<Item = TaskId> {
+        let has_none = |task: &TaskId| !self.programs.contains_key(task) || self.is_weighed(*task);
+        self.domains.keys().copied().filter(has_none)
+    }
+
+    /// Those who are served first by what their specifications say, wherever they are.
+    fn named(&self) -> impl Iterator<Item = TaskId> {
         let is_first = |(task, priority): &(&TaskId, &Priority)| {
             matches!(priority, Priority::RealTime(_)) && !self.for_others.contains(task)
         };
-        let beside = self.domains.iter().filter(|(task, _)| !self.programs.contains_key(task));
-        self.programs.iter().chain(beside).filter(is_first).map(|(task, _)| *task).collect()
+        self.programs.iter().filter(is_first).map(|(task, _)| *task)
+    }
+
+    /// Whether a task comes first by its domain's weight, whatever level its specification has.
+    fn is_weighed(&self, task: TaskId) -> bool {
+        let is_last = matches!(self.programs.get(&task), Some(Priority::BestEffort(_) | Priority::Idle));
+        self.by_weight && self.domains.contains_key(&task) && !is_last
+    }
+
+    /// Whether anybody is to be served first who is in no domain that is.
+    pub fn has_first_elsewhere(&self, domains: &BTreeMap<TaskId, Priority>) -> bool {
+        self.named().any(|task| !domains.contains_key(&task))
     }
 
     /// The processes of those that are to be served first.
     pub fn first_processes(&self) -> BTreeSet<i32> {
-        self.first().into_iter().map(|task| self.process_of(task)).collect()
+        self.first().into_values().collect()
     }
 
     fn process_of(&self, task: TaskId) -> i32 {
         self.processes.get(&task).copied().unwrap_or(task.tid)
+    }
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan {
+            by_class: Guard::by_class(),
+            by_weight: Guard::by_weight(),
+            guarded_at_ns: None,
+            anybody_at_ns: None,
+            of_domains: BTreeMap::new(),
+        }
     }
 }
 
@@ -97,10 +140,13 @@ impl Plan {
         seen: Seen,
         taken: Option<(&Disks, &BTreeMap<i32, Taken>)>,
     ) -> Decision {
-        let first: BTreeMap<TaskId, i32> =
-            seen.first().into_iter().map(|task| (task, seen.process_of(task))).collect();
+        let first = seen.first();
+        let by_weight: BTreeSet<i32> = match seen.by_weight {
+            true => seen.by_domain().map(|task| seen.process_of(task)).collect(),
+            false => BTreeSet::new(),
+        };
         let mut priorities = seen.domains.clone();
-        priorities.extend(&seen.programs);
+        priorities.extend(seen.programs.iter().filter(|(task, _)| !seen.is_weighed(**task)));
         // What has left a domain that is served first, or is in it no longer served so, was born with its priority.
         let has_left = |(task, _): &(&TaskId, &Priority)| !priorities.contains_key(*task);
         let left =
@@ -108,10 +154,17 @@ impl Plan {
         self.of_domains = seen.domains;
         if let Some((disks, taken)) = taken {
             self.guarded_at_ns = Some(now_ns);
-            self.guard.look(now_ns, disks, taken);
+            let (weighed, classed): (BTreeMap<i32, Taken>, _) =
+                taken.iter().partition(|(pid, _)| by_weight.contains(pid));
+            self.by_weight.look(now_ns, disks, &weighed);
+            self.by_class.look(now_ns, disks, &classed);
         }
-        let lost = |(task, pid): (&TaskId, &i32)| Some((*task, self.guard.set_back_for(*pid)?.to_owned()));
+        let lost = |(task, pid): (&TaskId, &i32)| {
+            let guard = if by_weight.contains(pid) { &self.by_weight } else { &self.by_class };
+            Some((*task, guard.set_back_for(*pid)?.to_owned()))
+        };
         let set_back: BTreeMap<TaskId, String> = first.iter().filter_map(lost).collect();
+        // Whose domain comes first by its weight has this already: it is the weight that is taken away.
         priorities.extend(set_back.keys().map(|task| (*task, SET_BACK_TO)));
         priorities.extend(&seen.background);
         if first.is_empty() {
@@ -123,5 +176,72 @@ impl Plan {
         let lately = self.anybody_at_ns.is_some_and(|at_ns| now_ns < at_ns + STAYS_FOR_NS);
         let ordered = (lately || seen.has_weights) && seen.may_order;
         Decision { priorities, ordered, waits: ordered && lately, left, set_back }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::guard::Disk;
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn task(tid: i32) -> TaskId {
+        TaskId { tid, started_ticks: 1 }
+    }
+
+    /// The task 1 in a domain that comes first, by its weight or by class.
+    fn in_domain(by_weight: bool) -> Seen {
+        let priority = if by_weight { Priority::BY_WEIGHT } else { Priority::RealTime(4) };
+        let domains = BTreeMap::from([(task(1), priority)]);
+        Seen { domains, by_weight, may_order: true, ..Seen::default() }
+    }
+
+    #[test]
+    fn who_comes_first_by_weight_keeps_its_place_as_long_as_that_leaves_others_their_part() {
+        let loses = |by_weight: bool, part: f64| {
+            let mut plan = Plan::default();
+            let had = Some(BTreeMap::from([(1, part)]));
+            let disk = Disk { busy: 1.0, bytes: 1 << 20, requests: 9, serves_first: true, had };
+            let disks = Disks::from([("sda".to_owned(), disk)]);
+            let looks = (0..4).map(|second| {
+                let taken = BTreeMap::from([(1, Taken::default())]);
+                plan.decide(second * S, in_domain(by_weight), Some((&disks, &taken)))
+            });
+            looks.last().is_some_and(|last| last.set_back.contains_key(&task(1)))
+        };
+        // Ten elevenths are due to it beside one that has the usual weight.
+        for (by_weight, part, lost) in
+            [(true, 0.92, false), (true, 0.97, true), (false, 0.92, true), (false, 0.4, false)]
+        {
+            assert_eq!(loses(by_weight, part), lost, "{by_weight} {part}");
+        }
+    }
+
+    #[test]
+    fn in_a_domain_that_comes_first_by_weight_no_level_of_a_specification_counts_but_the_last() {
+        for (by_weight, named, has) in [
+            (true, Priority::RealTime(2), Priority::BY_WEIGHT),
+            (true, Priority::BestEffort(7), Priority::BestEffort(7)),
+            (false, Priority::RealTime(2), Priority::RealTime(2)),
+        ] {
+            let programs = BTreeMap::from([(task(1), named)]);
+            let seen = Seen { programs, ..in_domain(by_weight) };
+            let decision = Plan::default().decide(0, seen, None);
+            assert_eq!(decision.priorities, BTreeMap::from([(task(1), has)]));
+            // In both ways somebody is waited for, unless they are the last.
+            assert_eq!(decision.waits, named != Priority::BestEffort(7));
+        }
+    }
+
+    #[test]
+    fn whom_a_specification_brings_first_outside_of_such_domains_is_told_and_the_kernels_threads_are_not() {
+        let named =
+            |tid| Seen { programs: BTreeMap::from([(task(tid), Priority::RealTime(2))]), ..Seen::default() };
+        let domains = in_domain(true).domains;
+        assert!(named(2).has_first_elsewhere(&domains));
+        assert!(!named(1).has_first_elsewhere(&domains));
+        let journal = Seen { for_others: BTreeSet::from([task(2)]), ..named(2) };
+        assert!(!journal.has_first_elsewhere(&domains));
     }
 }

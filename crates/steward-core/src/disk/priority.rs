@@ -43,6 +43,22 @@ impl Priority {
         }
     }
 
+    /// What tasks have whose domain comes first by its weight. It is not the real-time class: with that a disk that is
+    /// kept idle for their next request has the journal's thread, for which they wait, not take its place, but slip in
+    /// (BFQ's injection), and keeps nothing idle for what the thread asks for next.
+    pub const BY_WEIGHT: Priority = Priority::BestEffort(0);
+
+    /// What else a task has from Steward that is to have `self` for its domain: domains come first by weight at one
+    /// time and by the real-time class at another, and what was born in between has the priority of its parent.
+    pub fn other_way(self) -> Option<Priority> {
+        let by_class = Priority::RealTime(LEVEL_USUAL);
+        match self {
+            Priority::BY_WEIGHT => Some(by_class),
+            priority if priority == by_class => Some(Priority::BY_WEIGHT),
+            _ => None,
+        }
+    }
+
     /// What the kernel's threads get that are to be served first because others wait for them: with a level above
     /// theirs a disk that is kept idle for the next request of who waits takes up that of the thread at once.
     pub const FOR_OTHERS: Priority = Priority::RealTime(0);

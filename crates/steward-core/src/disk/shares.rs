@@ -69,6 +69,15 @@ pub fn needs_weights(tree: &Tree) -> bool {
     })
 }
 
+/// Whether weights bring each interactive domain before all others: none of them is within one that has no more than
+/// others have.
+pub fn reach_the_top(tree: &Tree) -> bool {
+    let above = |path| std::iter::successors(parent_of(path), |path| parent_of(path));
+    let is_first = |path: &str| path.is_empty() || class_of(tree, path) == Class::Interactive;
+    let interactive = tree.iter().filter(|(_, node)| node.settings.disk.class == Some(Class::Interactive));
+    interactive.map(|(path, _)| path.as_str()).all(|path| above(path).all(is_first))
+}
+
 /// The weight of each cgroup that is to have another than the usual one, by path: on each level on which a domain was
 /// given something. `tree` has all cgroups of these levels; `is_made` says which of them are Steward's to write.
 pub fn all_weights(tree: &Tree, is_made: &dyn Fn(&str) -> bool) -> BTreeMap<String, u16> {
@@ -148,6 +157,24 @@ mod tests {
         assert_eq!(class_of(&tree, "steward.web/a/.own"), Class::Background);
         assert_eq!(class_of(&tree, "steward.web/b"), Class::Normal);
         assert!(needs_weights(&tree));
+    }
+
+    #[test]
+    fn a_domain_within_another_one_does_not_come_before_all_by_its_weight() {
+        let reach = |classes: &[(&str, Option<Class>)]| {
+            let mut tree = Tree::new(Names::default(), Machine::default());
+            for (path, class) in classes {
+                let mut node = Node::default();
+                node.settings.disk = of(*class, None);
+                tree.insert(path, node);
+            }
+            reach_the_top(&tree)
+        };
+        let first = Some(Class::Interactive);
+        assert!(reach(&[]) && reach(&[("steward.a", first), ("steward.b", None)]));
+        assert!(reach(&[("steward.a", first), ("steward.a/b", None), ("steward.a/b/c", first)]));
+        assert!(!reach(&[("steward.a", None), ("steward.a/b", first), ("steward.c", first)]));
+        assert!(!reach(&[("user.slice", None), ("user.slice/a.scope", first)]));
     }
 
     proptest! {

@@ -123,7 +123,7 @@ pub fn order(
     roots: &Roots,
 ) -> Result<Ordered, JournalError> {
     let queue = directory(&device.name, roots).join("queue");
-    let mut ordered = Ordered::default();
+    let mut ordered = Ordered { by_class: order.elevator == BY_CLASS, ..Ordered::default() };
     let outcome = change_elevator(journal, device, order, &queue, &mut ordered)
         .and_then(|()| limit_writes(journal, order, &queue, &mut ordered))
         .and_then(|()| tune(journal, order, &queue, &mut ordered));
@@ -235,7 +235,7 @@ pub fn retune(
 ) -> Result<Ordered, JournalError> {
     let queue = directory(&device.name, roots).join("queue");
     put_back(journal, &ordered.tuned, roots)?;
-    let mut retuned = Ordered { changes: ordered.changes.clone(), tuned: Vec::new() };
+    let mut retuned = Ordered { tuned: Vec::new(), ..ordered.clone() };
     tune(journal, order, &queue, &mut retuned)?;
     Ok(retuned)
 }
@@ -295,6 +295,15 @@ pub struct Ordered {
     changes: Vec<u64>,
     /// What was set of the elevator itself.
     tuned: Vec<u64>,
+    /// Whether it is the elevator of the first choice.
+    by_class: bool,
+}
+
+impl Ordered {
+    /// Whether it has the elevator that knows weights as well.
+    pub fn knows_weights(&self) -> bool {
+        self.by_class
+    }
 }
 
 /// Has a disk's requests ordered as before. What somebody else has chosen since stays.

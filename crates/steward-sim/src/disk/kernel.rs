@@ -24,6 +24,8 @@ const WAKE_NS: u64 = 20_000;
 pub(super) const JOURNAL_USUAL: Priority = Priority::BestEffort(3);
 /// What the elevator does by itself: 8 ms idle (`bfq_slice_idle`), not strict.
 const IDLE_USUAL_NS: u64 = 8_000_000;
+/// How long one is served in a row by itself (`bfq_timeout`).
+const TURN_USUAL_NS: u64 = 125_000_000;
 
 /// Programs that are served first and wait, as `crates/steward-waits` tells of them.
 #[derive(Clone, Debug, Default)]
@@ -378,6 +380,7 @@ impl Kernel {
                 let usual = Tunables {
                     idle_ns: IDLE_USUAL_NS,
                     is_strict: false,
+                    turn_ns: TURN_USUAL_NS,
                     idles_for_speed: self.settings.is_rotational && self.settings.depth == 1,
                 };
                 let mut bfq = Bfq::new(&self.parents, tuned(tuned(usual, order.tunables), &later));
@@ -454,6 +457,7 @@ fn tuned(mut tunables: Tunables, values: &[(&str, &str)]) -> Tunables {
     for (name, value) in values {
         match (*name, value.parse::<u64>()) {
             ("slice_idle_us", Ok(us)) => tunables.idle_ns = us * 1000,
+            ("timeout_sync", Ok(ms)) => tunables.turn_ns = ms * 1_000_000,
             ("strict_guarantees", Ok(value)) => {
                 tunables.is_strict = value != 0;
                 if tunables.is_strict {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::disk::device::Device;
-use steward_core::disk::elevator::{self, Choice, First, Need, Order};
+use steward_core::disk::elevator::{self, Choice, First, Need, Order, Weights};
 use steward_core::disk::guard::{Disk, Disks, Taken};
 use steward_core::disk::moments::Moments;
 use steward_core::disk::plan::{Decision, Seen};
@@ -165,7 +165,8 @@ impl Steward {
             (true, false) => First::Untold,
             (true, true) => First::Told,
         };
-        let need = Need { first, has_parts: !wanted.weights.is_empty() };
+        let weights = if wanted.weights.is_empty() { Weights::Unused } else { Weights::Parts };
+        let need = Need { first, weights };
         let order = match elevator::choose(&seen_device(device), need) {
             Choice::Order(order) if wanted.ordered => Some(order),
             _ => None,

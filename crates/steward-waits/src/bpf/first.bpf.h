@@ -5,8 +5,8 @@
  * its like), where most of the time goes by in the file system's journal. The rule is that of
  * steward_core::disk::moments::Seen.
  *
- * Served first are tasks with the real-time class for the disk (ioprio_set(2)), whoever gave it to them, but the
- * kernel's own threads, which work for others.
+ * Served first are tasks with the real-time class for the disk (ioprio_set(2)), whoever gave it to them, and those of
+ * cgroups of which the reader says so; but not the kernel's own threads, which work for others.
  *
  * Announced is the first such moment only, through the ring. The reader then looks by itself whether it is over, and
  * clears `announced` to be told of the next one.
@@ -16,11 +16,17 @@
 #include "journal.h"
 #include "kernel.bpf.h"
 
-/* The priority's class is above these bits, and real-time is class 1 (include/uapi/linux/ioprio.h). */
+/* The priority's class is above these bits, and its level in the lowest three (include/uapi/linux/ioprio.h). */
 #define IOPRIO_CLASS_SHIFT 13
 #define IOPRIO_CLASS_RT 1
+#define IOPRIO_CLASS_BE 2
+#define IOPRIO_CLASS_IDLE 3
+#define IOPRIO_LEVEL_MASK 7
 
 #define CALLS_BYTES 4096
+#define FIRST_CGROUPS_MAX 4096
+/* How many cgroups are looked at from a task's own upwards. */
+#define MARK_LEVELS 16
 
 /* A process, and when it was seen last in nanoseconds of CLOCK_MONOTONIC; 0: none was. */
 struct last {
@@ -34,6 +40,17 @@ struct {
 	__uint(max_entries, CALLS_BYTES);
 } calls SEC(".maps");
 
+/* Cgroups by id: 1 where their tasks are served first, 0 where they are not although those of the one above are. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, FIRST_CGROUPS_MAX);
+	__type(key, u64);
+	__type(value, u8);
+} first_cgroups SEC(".maps");
+
+/* Whether there are any of these. */
+volatile u32 marks;
 /* Of whom one that is served first began to wait last, or ceased to. */
 volatile struct last first;
 /* Who else handed a request on last, or whose was given to a disk last: what waits in the elevator is wanted still. */
@@ -71,13 +88,54 @@ static __always_inline bool is_journal(struct task_struct *p)
 	return p->flags & PF_KTHREAD && is_journal_name(p->comm);
 }
 
+/* What the reader says of a task's cgroup, or else of the next one above it of which it says anything: a domain's tasks
+ * may be in a leaf below it, and a program makes its own. */
+static __always_inline bool is_marked(struct task_struct *p)
+{
+	struct cgroup *cgroup = p->cgroups->dfl_cgrp;
+	struct cgroup_subsys_state *above;
+	int level;
+
+	for (level = 0; level < MARK_LEVELS; level++) {
+		u64 id = cgroup->kn->id;
+		u8 *mark = bpf_map_lookup_elem(&first_cgroups, &id);
+
+		if (mark)
+			return *mark;
+		above = cgroup->self.parent;
+		if (!above)
+			return false;
+		cgroup = above->cgroup;
+	}
+	return false;
+}
+
+/* Whether what a task has chosen for itself lets it be served first for its cgroup: it is not in the background. */
+static __always_inline bool is_last(const struct io_context *context)
+{
+	u16 class = context->ioprio >> IOPRIO_CLASS_SHIFT;
+
+	return class == IOPRIO_CLASS_IDLE ||
+	       (class == IOPRIO_CLASS_BE && (context->ioprio & IOPRIO_LEVEL_MASK) == IOPRIO_LEVEL_MASK);
+}
+
+/* Whether the tasks of this cgroup are served first. */
+static __always_inline bool is_of_first(u64 cgroup_id)
+{
+	u8 *mark = marks ? bpf_map_lookup_elem(&first_cgroups, &cgroup_id) : NULL;
+
+	return mark && *mark;
+}
+
 static __always_inline bool served_first(struct task_struct *p)
 {
 	struct io_context *context = p->io_context;
 
-	if (!context || p->flags & PF_KTHREAD)
+	if (p->flags & PF_KTHREAD)
 		return false;
-	return context->ioprio >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT;
+	if (context && context->ioprio >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT)
+		return true;
+	return marks && !(context && is_last(context)) && is_marked(p);
 }
 
 static __always_inline u64 since(u64 now_ns, u64 then_ns)
@@ -120,10 +178,10 @@ static __always_inline void note_first(struct task_struct *p, u64 now_ns)
 }
 
 /*
- * A request is handed on: by who reads, and by who writes past the cache or brings pages to the disk. Returns whether
- * that is one who may be another.
+ * A request is handed on: by who reads, and by who writes past the cache or brings pages to the disk; by the kernel's
+ * threads for the cgroup `writes_for`, if that is known. Returns whether that is one who may be another.
  */
-static __always_inline bool note_request(struct task_struct *p, u64 now_ns)
+static __always_inline bool note_request(struct task_struct *p, u64 writes_for, u64 now_ns)
 {
 	u32 pid = p->flags & PF_KTHREAD ? 0 : p->tgid;
 
@@ -131,7 +189,7 @@ static __always_inline bool note_request(struct task_struct *p, u64 now_ns)
 		note_first(p, now_ns);
 		return false;
 	}
-	if (is_journal(p))
+	if (is_journal(p) || (!pid && is_of_first(writes_for)))
 		return false;
 	if (!pid || pid != first.pid) {
 		others.at_ns = now_ns;
@@ -141,10 +199,15 @@ static __always_inline bool note_request(struct task_struct *p, u64 now_ns)
 	return true;
 }
 
-/* A request is given to a disk that another process (0: the kernel) handed on. */
-static __always_inline void note_others_given(u32 pid, u64 now_ns)
+/*
+ * A request is given to a disk that another process (0: the kernel) handed on, for this cgroup: what the kernel writes
+ * back for one that is served first is its own.
+ */
+static __always_inline void note_others_given(u32 pid, u64 cgroup_id, u64 now_ns)
 {
 	if (pid && pid == first.pid)
+		return;
+	if (is_of_first(cgroup_id))
 		return;
 	others.at_ns = now_ns;
 	others.pid = pid;

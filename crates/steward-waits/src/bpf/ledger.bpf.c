@@ -397,7 +397,7 @@ int handed_on(u64 *context)
 	struct submitter *submitter = submitter_of(p, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	u64 now_ns = bpf_ktime_get_ns();
 
-	bool is_others = listens && note_request(p, now_ns);
+	bool is_others = listens && note_request(p, submitter ? submitter->writes_for : 0, now_ns);
 
 	if (submitter) {
 		submitter->handed_ns = now_ns;
@@ -464,7 +464,7 @@ int given(u64 *context)
 		return 0;
 	flight->is_given = 1;
 	if (flight->is_others && listens)
-		note_others_given(flight->pid, now_ns);
+		note_others_given(flight->pid, flight->key.cgroup_id, now_ns);
 	bpf_spin_lock(&disk->lock);
 	go_on(disk, now_ns);
 	disk->given += 1;

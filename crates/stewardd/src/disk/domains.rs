@@ -6,6 +6,7 @@ use steward_core::disk::config::Order;
 use steward_core::disk::cost::{Lines, Standing};
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::{self, Choice, InForce, Need};
+use steward_core::disk::plan::Seen;
 use steward_core::disk::priority::Priority;
 use steward_core::disk::{Class, Limit, shares};
 use steward_core::domain::Tree;
@@ -24,6 +25,12 @@ pub(super) struct OfDomains {
     pub(super) first: BTreeMap<TaskId, Priority>,
     /// Their processes.
     pub(super) processes: BTreeMap<TaskId, i32>,
+    /// Whether they come first by weights.
+    pub(super) by_weight: bool,
+    /// Then, the domains at or below one that is served first, by cgroup, and whether each is so itself.
+    pub(super) cgroups: BTreeMap<u64, bool>,
+    /// Whether anybody has a part of a disk's time that counts also while nobody who is served first waits.
+    pub(super) has_parts: bool,
     /// The weight of each cgroup that is to have one, with the cgroup's id, by path.
     pub(super) weights: BTreeMap<String, (u64, u16)>,
     /// The limit of each cgroup that is to have one, by path and the device's number.
@@ -38,30 +45,53 @@ pub(super) struct OfDomains {
     pub(super) problems: Vec<String>,
 }
 
+/// A domain, and all that it is in.
+fn upwards(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| parent_of(path))
+}
+
 impl Daemon {
-    /// What domains are to have that have processes; of the others nobody waits for a disk.
-    pub(super) fn disk_domains(&mut self) -> OfDomains {
+    /// What domains are to have that have processes; of the others nobody waits for a disk. `programs` is what
+    /// specifications say of who is there.
+    pub(super) fn disk_domains(&mut self, now_ns: u64, programs: &Seen) -> OfDomains {
         let mut wanted = OfDomains::default();
-        let Some(tree) = self.domains.disk_levels() else {
-            // The worker has put the weights back by now, or had a second to.
-            if self.disk.has_no_parts()
-                && let Ok(cgroups) = self.domains.cgroups()
-            {
-                self.disk.hand_out_no_longer(cgroups);
-            }
+        let Some(mut tree) = self.domains.disk_levels() else {
+            self.hand_disk_out_no_longer();
             return wanted;
         };
-        (wanted.first, wanted.processes) = self.tasks_served_first(&tree);
+        let first = self.processes_served_first(&tree);
+        (wanted.first, wanted.processes) = self.tasks_of(&first);
         let Ok(cgroups) = self.domains.cgroups() else { return wanted };
         // Where nobody hands the disk out, all stand in one line, in which the tasks' own priorities count everywhere.
-        // Is it handed out, they count within each cgroup only, and between cgroups weights do.
+        // Is it handed out, they count within each cgroup only, and between cgroups weights do: also for what the
+        // kernel writes back for a domain, which is nobody's in one line.
         let is_handed_out = cgroups.hands_out("", Resource::Disk).unwrap_or(false);
+        let by_others = is_handed_out && !self.disk.handed_out.contains("");
         let is_made = |path: &str| self.domains.held(path).is_some_and(|held| held.made);
         let devices = self.disk.devices(&self.options.roots);
         self.look_at_costs(&devices, &mut wanted);
-        // Where requests are charged no task's own priority counts: what comes first needs a weight there too.
-        let is_first_by_weight = !wanted.charged.is_empty() && shares::has_class(&tree, Class::Interactive);
-        let weights = match shares::needs_weights(&tree) || is_handed_out || is_first_by_weight {
+        // Where requests are charged, by whomever, no task's own priority counts: who comes first needs a weight.
+        let has_first = shares::has_class(&tree, Class::Interactive);
+        let is_first_by_weight = wanted.any_charged && has_first;
+        wanted.has_parts = shares::needs_weights(&tree) || by_others || is_first_by_weight;
+        let knows_weights = self.disk.knows_weights(&devices);
+        let by_weight_alone = has_first
+            && knows_weights
+            && shares::reach_the_top(&tree)
+            && !programs.has_first_elsewhere(&wanted.first);
+        let by_weight_alone = has_first && self.disk.by_weight_alone(now_ns, by_weight_alone);
+        let come_first = knows_weights && (wanted.has_parts || by_weight_alone);
+        if come_first {
+            let set_back = self.set_back_domains(&first);
+            for path in &set_back {
+                if let Some(mut node) = tree.get(path).cloned() {
+                    node.settings.disk.class = Some(Class::Normal);
+                    tree.insert(path, node);
+                }
+            }
+            self.come_first_by_weight(&mut wanted, &set_back);
+        }
+        let weights = match wanted.has_parts || come_first {
             true => shares::all_weights(&tree, &is_made),
             false => BTreeMap::new(),
         };
@@ -74,6 +104,7 @@ impl Daemon {
             (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
         }
         if weights.is_empty() && limits.is_empty() {
+            self.hand_disk_out_no_longer();
             return wanted;
         }
         let above = |path: &str| {
@@ -106,8 +137,51 @@ impl Daemon {
             let known = weights.into_iter().filter_map(|(path, weight)| Some((id(&path)?, path, weight)));
             wanted.weights = known.map(|(id, path, weight)| (path, (id, weight))).collect();
             wanted.limits = self.limits_of_devices(&limits, &devices);
+        } else if come_first {
+            // Who is served first is so in one line as well.
+            (wanted.first, wanted.processes) = self.tasks_of(&first);
+            (wanted.by_weight, wanted.cgroups) = (false, BTreeMap::new());
+            if !wanted.has_parts && limits.is_empty() {
+                wanted.problems.clear();
+            }
         }
         wanted
+    }
+
+    /// Where Steward had a cgroup hand the disk out for nobody who is there any more.
+    fn hand_disk_out_no_longer(&mut self) {
+        // The worker has put the weights back by now, or had a second to.
+        if self.disk.has_no_parts()
+            && let Ok(cgroups) = self.domains.cgroups()
+        {
+            self.disk.hand_out_no_longer(cgroups);
+        }
+    }
+
+    /// Has domains that are served first be so by their weights, but those that have lost their place.
+    fn come_first_by_weight(&self, wanted: &mut OfDomains, set_back: &BTreeSet<String>) {
+        wanted.by_weight = true;
+        wanted.first.values_mut().for_each(|priority| *priority = Priority::BY_WEIGHT);
+        // Also of those without a process, in which one may begin.
+        let class = |path: &str| match set_back.contains(path) {
+            true => Some(Class::Normal),
+            false => self.domains.held(path)?.settings.disk.class,
+        };
+        let is_below = |path: &&str| upwards(path).any(|above| class(above) == Some(Class::Interactive));
+        let is_first = |path: &str| upwards(path).find_map(class) == Some(Class::Interactive);
+        let known = |path: &str| Some((self.domains.held(path)?.cgroup_id, is_first(path)));
+        wanted.cgroups = self.domains.made().filter(is_below).filter_map(known).collect();
+    }
+
+    /// The domains of whose processes any has lost its place, with those that they are in: who is served first there is
+    /// so by the weights of all of them.
+    fn set_back_domains(&self, first: &BTreeMap<i32, String>) -> BTreeSet<String> {
+        let lost = self.disk.set_back_processes();
+        let of_lost = first.iter().filter(|(pid, _)| lost.contains(pid));
+        of_lost
+            .flat_map(|(_, path)| upwards(path).filter(|path| !path.is_empty()))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Which disks are to be charged, and which are left to somebody else.
@@ -150,15 +224,21 @@ impl Daemon {
         known.flat_map(of_each).collect()
     }
 
-    /// All tasks of the processes in interactive domains, each with its process: what they start is theirs too.
-    fn tasks_served_first(&self, tree: &Tree) -> (BTreeMap<TaskId, Priority>, BTreeMap<TaskId, i32>) {
-        let roots = &self.options.roots;
-        let Some(first) = Priority::of(Class::Interactive, None) else { return Default::default() };
+    /// The processes in interactive domains, each with its domain: what they start is theirs too.
+    fn processes_served_first(&self, tree: &Tree) -> BTreeMap<i32, String> {
         let interactive =
             self.domains.made().filter(|path| shares::class_of(tree, path) == Class::Interactive);
-        let processes = interactive.flat_map(|path| self.domains.processes(path).unwrap_or_default());
-        let threads = |pid| process::threads_of(pid, roots).into_iter().map(move |task| (task.id, pid));
-        let of: BTreeMap<TaskId, i32> = processes.flat_map(threads).collect();
-        (of.keys().map(|task| (*task, first)).collect(), of)
+        let processes = |path: &str| self.domains.processes(path).unwrap_or_default();
+        let of = |path| processes(path).into_iter().map(move |pid| (pid, path.to_owned()));
+        interactive.flat_map(of).collect()
+    }
+
+    /// All tasks of these processes, served first by the real-time class, and the process of each.
+    fn tasks_of(&self, first: &BTreeMap<i32, String>) -> (BTreeMap<TaskId, Priority>, BTreeMap<TaskId, i32>) {
+        let roots = &self.options.roots;
+        let Some(priority) = Priority::of(Class::Interactive, None) else { return Default::default() };
+        let threads = |pid: i32| process::threads_of(pid, roots).into_iter().map(move |task| (task.id, pid));
+        let of: BTreeMap<TaskId, i32> = first.keys().copied().flat_map(threads).collect();
+        (of.keys().map(|task| (*task, priority)).collect(), of)
     }
 }

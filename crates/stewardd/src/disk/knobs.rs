@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use steward_core::disk::Limit;
 use steward_core::disk::config;
 use steward_core::disk::cost::Model;
 use steward_core::disk::device::Device;
-use steward_core::disk::elevator::{self, Choice, First, Need, Order};
+use steward_core::disk::elevator::{self, Choice, First, Need, Order, Weights};
 use steward_core::disk::priority::Priority;
 use steward_core::process::TaskId;
 use steward_kernel::Roots;
@@ -24,6 +23,7 @@ use steward_kernel::journal::{JournalError, SharedJournal};
 use super::counts::{Counter, Counts};
 use super::known::Known;
 use super::moments::{Moments, Target, Watcher};
+use super::outcome::Outcome;
 use super::spent::Spent;
 use crate::files::journal::OwnJournal;
 
@@ -42,8 +42,14 @@ pub struct Wanted {
     /// Of those with a priority, the kernel's threads that work for others: they have it while somebody waits who is
     /// served first.
     pub for_others: BTreeSet<TaskId>,
+    /// The cgroups whose tasks are served first by weights, by id, and those below them, of which each is so or not.
+    pub first_by_weight: BTreeMap<u64, bool>,
+    /// Of those with a priority, the tasks of domains that are served first.
+    pub of_domains: BTreeSet<TaskId>,
     /// The weight of each cgroup that is to have one of Steward's, with the cgroup's id, by path.
     pub weights: BTreeMap<String, (u64, u16)>,
+    /// Whether anybody has a part of a disk's time that counts also while nobody who is served first waits.
+    pub has_parts: bool,
     /// The disks whose requests cgroups are to be charged for, by number.
     pub charged: BTreeMap<String, Charged>,
     /// Whether there is any disk whose requests are charged, by Steward or somebody else, so that weights count there.
@@ -95,9 +101,8 @@ pub trait Knobs: fmt::Debug + Send + Sync {
     /// The elevators that disks have been given and that are not put back yet, by the disk's name.
     fn given_elevators(&self) -> BTreeMap<String, String>;
 
-    /// Whether anything failed at the last application that may succeed later, with nothing else to tell when: on a
-    /// disk that is only just coming.
-    fn may_succeed_later(&self) -> bool;
+    /// What came of the last application.
+    fn outcome(&self) -> Outcome;
 
     /// What its own threads have spent on [moments](super::moments), in nanoseconds of CPU time.
     fn spent_on_moments_ns(&self) -> u64;
@@ -117,8 +122,7 @@ pub struct KernelKnobs {
     watcher: Watcher,
     counter: Counter,
     state: Mutex<State>,
-    /// Beside the state, which is locked for as long as the disk is waited for.
-    may_succeed_later: AtomicBool,
+    outcome: Mutex<Outcome>,
     spent_on_moments: Spent,
 }
 
@@ -143,6 +147,8 @@ struct State {
     lost: u64,
     /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
     refused: BTreeMap<(String, u64), Refused>,
+    /// See [`Outcome::lacks_weights`].
+    lacks_weights: bool,
 }
 
 /// A device that could not be ordered.
@@ -192,7 +198,7 @@ impl KernelKnobs {
             watcher,
             counter,
             state: Mutex::default(),
-            may_succeed_later: AtomicBool::new(false),
+            outcome: Mutex::default(),
             spent_on_moments: Spent::default(),
         }
     }
@@ -222,17 +228,19 @@ impl Knobs for KernelKnobs {
             work.at_once(&mut state, wanted);
         }
         let is_told_anew = attend(&mut state, wanted, self.watcher, &self.roots, &self.spent_on_moments);
+        if let Some(moments) = state.told() {
+            moments.serve_first(&wanted.first_by_weight);
+        }
         work.take_back(&mut state, wanted, is_told_anew);
         work.give(&mut state, wanted);
         work.order(&mut state, wanted);
-        let later = state.refused.values().any(|refused| refused.later.is_some());
-        self.may_succeed_later.store(later, Ordering::Relaxed);
         work.write_freely(&mut state, wanted);
         work.charge(&mut state, wanted);
         if !is_ordered {
             work.weigh(&mut state, wanted);
         }
         work.limit(&mut state, wanted);
+        state.note(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
         if !wanted.waits {
             state.moments = None;
         }
@@ -243,8 +251,8 @@ impl Knobs for KernelKnobs {
         self.journal.as_ref().map(SharedJournal::given_elevators).unwrap_or_default()
     }
 
-    fn may_succeed_later(&self) -> bool {
-        self.may_succeed_later.load(Ordering::Relaxed)
+    fn outcome(&self) -> Outcome {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn spent_on_moments_ns(&self) -> u64 {
@@ -275,6 +283,14 @@ impl State {
     /// What is told when somebody waits.
     fn told(&self) -> Option<&Moments> {
         self.moments.as_ref()?.as_ref().ok()
+    }
+
+    /// Notes what came of it. Where nobody is to be told anything it is not found anew whether that could be.
+    fn note(&self, outcome: &mut Outcome) {
+        outcome.may_succeed_later = self.refused.values().any(|refused| refused.later.is_some());
+        outcome.settled = self.ordered.keys().chain(self.refused.keys()).cloned().collect();
+        outcome.is_untold = self.moments.as_ref().map_or(outcome.is_untold, Result::is_err);
+        outcome.lacks_weights = self.lacks_weights;
     }
 
     /// Has what differs in such moments do so.
@@ -363,7 +379,7 @@ impl Work<'_> {
             if is_later || state.given.contains_key(task) {
                 continue;
             }
-            match priority::give(self.journal, *task, *wished, self.roots) {
+            match self.give_one(wanted, *task, *wished) {
                 Ok(Given::Changed { number, old }) => {
                     if let Some(moments) = state.told().filter(|_| wanted.for_others.contains(task)) {
                         moments.add(Target::Thread { task: *task, waiting: *wished, otherwise: old });
@@ -375,6 +391,18 @@ impl Work<'_> {
                 Err(JournalError::Kernel(error)) if error.is_absent() => {}
                 Err(error) => self.faults.push(error.to_string()),
             }
+        }
+    }
+
+    /// In a domain that comes first, what it was born with when that was so in the other way is not its own choice.
+    fn give_one(&mut self, wanted: &Wanted, task: TaskId, wished: Priority) -> Result<Given, JournalError> {
+        let give = || priority::give(self.journal, task, wished, self.roots);
+        match (give()?, wished.other_way()) {
+            (Given::Chosen(had), Some(other)) if had == other && wanted.of_domains.contains(&task) => {
+                priority::disinherit(task, other, self.roots)?;
+                give()
+            }
+            (given, _) => Ok(given),
         }
     }
 
@@ -408,7 +436,12 @@ impl Work<'_> {
             (true, None) => First::Untold,
             (true, Some(_)) => First::Told,
         };
-        let need = Need { first, has_parts: !wanted.weights.is_empty() };
+        let weights = match (wanted.has_parts, wanted.weights.is_empty()) {
+            (true, false) => Weights::Parts,
+            (false, false) => Weights::First,
+            (_, true) => Weights::Unused,
+        };
+        let need = Need { first, weights };
         for device in devices {
             self.order_one(state, &device, need, wanted.again);
         }
@@ -609,7 +642,14 @@ impl Work<'_> {
         let place = Place { path: path.to_owned(), cgroup_id };
         match weight::set(self.journal, &place, file, parts, self.roots) {
             Ok(_) => _ = state.weights.insert(key, (cgroup_id, parts)),
-            Err(JournalError::Kernel(error)) if error.is_absent() => return !self.is_there(&place),
+            Err(JournalError::Kernel(error)) if error.is_absent() => {
+                let reader = CgroupReader::open_same(&place, self.roots).ok().flatten();
+                let is_handed_out = reader.as_ref().is_some_and(|reader| matches!(reader.io(), Ok(Some(_))));
+                state.lacks_weights |= file == weight::OF_BFQ
+                    && is_handed_out
+                    && state.ordered.values().any(|(_, ordered)| ordered.knows_weights());
+                return reader.is_none();
+            }
             Err(error) => self.faults.push(error.to_string()),
         }
         true

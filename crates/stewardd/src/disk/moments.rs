@@ -5,6 +5,7 @@
 //! When one begins and is over is `steward_core::disk::moments`' to say. A save takes 30 ms, so that a thread does it
 //! which waits for nothing else; each change is one write into the kernel, and nothing of it waits for a disk.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -32,15 +33,25 @@ pub trait Watch: AsFd + Send {
     fn are_over(&mut self, now_ns: u64) -> bool;
 }
 
+/// What is told of whom to watch, beside those who have the real-time class.
+pub trait Mark: Send {
+    /// Has the tasks of these cgroups be served first, by id, and not those of which it is said that they are not; what
+    /// was said before does not hold any more. Of a cgroup of which nothing is said that of the one above it holds.
+    ///
+    /// # Errors
+    /// In a sentence, of which it could not be said.
+    fn serve_first(&mut self, cgroups: &BTreeMap<u64, bool>) -> Result<(), String>;
+}
+
 /// Begins to watch, or says in a sentence why nobody can be told.
-pub type Watcher = fn() -> Result<Box<dyn Watch>, String>;
+pub type Watcher = fn() -> Result<(Box<dyn Watch>, Box<dyn Mark>), String>;
 
 /// The kernel's, where this program has what it takes.
 ///
 /// # Errors
 /// In a sentence, what is missing.
 #[cfg(feature = "sched_ext")]
-pub fn watch_kernel() -> Result<Box<dyn Watch>, String> {
+pub fn watch_kernel() -> Result<(Box<dyn Watch>, Box<dyn Mark>), String> {
     struct Kernel(steward_waits::Waits);
     impl AsFd for Kernel {
         fn as_fd(&self) -> BorrowedFd<'_> {
@@ -56,8 +67,15 @@ pub fn watch_kernel() -> Result<Box<dyn Watch>, String> {
             self.0.are_over(now_ns)
         }
     }
+    struct Marked(steward_waits::Marks);
+    impl Mark for Marked {
+        fn serve_first(&mut self, cgroups: &BTreeMap<u64, bool>) -> Result<(), String> {
+            self.0.set(cgroups).map_err(|error| error.to_string())
+        }
+    }
     let watch = steward_waits::Waits::watch().map_err(|error| error.to_string())?;
-    Ok(Box::new(Kernel(watch)))
+    let marks = watch.marks();
+    Ok((Box::new(Kernel(watch)), Box::new(Marked(marks))))
 }
 
 /// The kernel's, where this program has what it takes.
@@ -65,7 +83,7 @@ pub fn watch_kernel() -> Result<Box<dyn Watch>, String> {
 /// # Errors
 /// Always: it does not.
 #[cfg(not(feature = "sched_ext"))]
-pub fn watch_kernel() -> Result<Box<dyn Watch>, String> {
+pub fn watch_kernel() -> Result<(Box<dyn Watch>, Box<dyn Mark>), String> {
     Err("this stewardd is built without BPF".to_owned())
 }
 
@@ -144,9 +162,16 @@ impl Targets {
     }
 }
 
+/// Who was said to be served first beside those who have the real-time class, and to whom.
+struct Marks {
+    mark: Box<dyn Mark>,
+    said: BTreeMap<u64, bool>,
+}
+
 /// The thread with what it changes. Dropped, all is as for somebody who waits.
 pub(super) struct Moments {
     targets: Arc<Mutex<Targets>>,
+    marks: Mutex<Marks>,
     /// Closed, it ends the thread.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
@@ -164,7 +189,7 @@ impl Moments {
     /// # Errors
     /// In a sentence, why nobody is told when somebody waits.
     pub(super) fn start(watcher: Watcher, roots: &Roots, spent: &Spent) -> Result<Self, String> {
-        let watch = watcher()?;
+        let (watch, mark) = watcher()?;
         let (ended, stop) = pipe().map_err(|error| format!("making a pipe: {error}"))?;
         let targets = Arc::new(Mutex::new(Targets { roots: roots.clone(), waits: false, all: Vec::new() }));
         let (attended, spent) = (Arc::clone(&targets), spent.clone());
@@ -172,7 +197,27 @@ impl Moments {
         let thread = builder
             .spawn(move || attend(watch, &ended, &attended, &spent))
             .map_err(|error| format!("starting a thread: {error}"))?;
-        Ok(Moments { targets, stop: Some(stop), thread: Some(thread) })
+        let marks = Mutex::new(Marks { mark, said: BTreeMap::new() });
+        Ok(Moments { targets, marks, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Has the tasks of these cgroups count as served first: see [`Mark::serve_first`].
+    pub(super) fn serve_first(&self, cgroups: &BTreeMap<u64, bool>) {
+        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        if marks.said == *cgroups {
+            return;
+        }
+        match marks.mark.serve_first(cgroups) {
+            Ok(()) => marks.said.clone_from(cgroups),
+            Err(why) => {
+                // What was said before does not hold any more either.
+                marks.said.clear();
+                tracing::warn!(
+                    decision = "disk-moment",
+                    "not of all domains it is told when they wait: {why}"
+                );
+            }
+        }
     }
 
     /// Has this differ from now on. It is as for somebody who waits at this moment.
@@ -312,6 +357,15 @@ mod tests {
         }
     }
 
+    /// It has nobody to tell.
+    struct Nobody;
+
+    impl Mark for Nobody {
+        fn serve_first(&mut self, _cgroups: &BTreeMap<u64, bool>) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
     fn content(file: &PathBuf) -> String {
         std::fs::read_to_string(file).expect("a file").trim().to_owned()
     }
@@ -340,7 +394,8 @@ mod tests {
             let watch = Box::new(Told { calls, over: Arc::clone(&over), file: file.clone(), steps: sender });
             let attended = Arc::clone(&targets);
             let thread = std::thread::spawn(move || attend(watch, &ended, &attended, &Spent::default()));
-            let moments = Moments { targets, stop: Some(stop), thread: Some(thread) };
+            let marks = Mutex::new(Marks { mark: Box::new(Nobody), said: BTreeMap::new() });
+            let moments = Moments { targets, marks, stop: Some(stop), thread: Some(thread) };
             Stand { _directory: directory, file, moments, caller, over, steps }
         }
 

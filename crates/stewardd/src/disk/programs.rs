@@ -33,9 +33,10 @@ impl Daemon {
         if !self.disk.is_due(now_ns) && heirs.is_empty() {
             return;
         }
-        let OfDomains { first, processes, weights, limits, charged, any_charged, left, problems } =
-            self.disk_domains();
-        self.domains.disk_problem = problems.into_iter().next();
+        let programs = self.disk_programs();
+        let domains = self.disk_domains(now_ns, &programs);
+        let OfDomains { first, processes, weights, limits, charged, any_charged, left, .. } = domains;
+        self.domains.disk_problem = domains.problems.into_iter().next();
         if left != self.disk.left {
             self.disk.left = left;
             self.note_disk(self.domains.disk_failure.clone());
@@ -44,9 +45,9 @@ impl Daemon {
             self.disk.background = self.in_background();
             self.look_for_disks_that_are_meant();
         }
-        let programs = self.disk_programs();
         let seen = Seen {
             domains: first,
+            by_weight: domains.by_weight,
             processes: programs.processes.into_iter().chain(processes).collect(),
             background: self.disk.background.clone(),
             has_weights: !weights.is_empty(),
@@ -54,6 +55,7 @@ impl Daemon {
             ..programs
         };
         let for_others = seen.for_others.clone();
+        let of_domains = seen.domains.keys().copied().collect();
         let Decision { priorities, ordered, waits, left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
         heirs.extend(left);
@@ -70,7 +72,10 @@ impl Daemon {
             disks,
             waits,
             for_others,
+            first_by_weight: domains.cgroups,
+            of_domains,
             weights,
+            has_parts: domains.has_parts,
             charged,
             any_charged,
             limits,

@@ -25,6 +25,7 @@ use super::again::Again;
 use super::counting::{Counting, Totals};
 use super::knobs::{Knobs, Wanted};
 use super::known::Known;
+use super::outcome::Outcome;
 use super::spent::Spent;
 use crate::domains::cgroups::Cgroups;
 use crate::turn::outstanding::Outstanding;
@@ -36,6 +37,8 @@ const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// How long after the last look at the soonest, in nanoseconds, when somebody's reservation has changed: a shell script
 /// changes hundreds a second, and each look reads all of them.
 const LOOK_SOON_NS: u64 = 100_000_000;
+/// For how long after the last one whom weights alone could not bring first all stand in one line, in nanoseconds.
+const BY_CLASS_FOR_NS: u64 = 30_000_000_000;
 /// How often it is looked what runs in the background, in nanoseconds: all processes are looked at for that.
 const BACKGROUND_EVERY_NS: u64 = 30_000_000_000;
 /// How often it is looked where what is swapped out goes, in nanoseconds.
@@ -69,6 +72,10 @@ pub(crate) struct Disk {
     swap_disks: Option<(u64, BTreeSet<String>)>,
     /// Who had lost their place at the last look, and for what they took of which disk.
     set_back: BTreeMap<TaskId, String>,
+    /// Their processes.
+    set_back_processes: BTreeSet<i32>,
+    /// When anybody was seen last whom weights alone cannot bring before all others.
+    by_class_at_ns: Option<u64>,
     /// What disks had done at the last look, and when.
     done: (u64, BTreeMap<String, DiskUsage>),
     /// What specifications say, by the number that tasks know them by.
@@ -108,6 +115,8 @@ impl Disk {
             plan: Plan::default(),
             swap_disks: None,
             set_back: BTreeMap::new(),
+            set_back_processes: BTreeSet::new(),
+            by_class_at_ns: None,
             done: (0, BTreeMap::new()),
             classes: BTreeMap::new(),
             known: Known::default(),
@@ -219,13 +228,37 @@ impl Disk {
         });
         let taken = taken.as_ref().map(|(disks, taken)| (disks, taken));
         self.first.clone_from(&seen.domains);
+        let processes = seen.processes.clone();
         let decision = self.plan.decide(now_ns, seen, taken);
         for (task, disk) in decision.set_back.iter().filter(|(task, _)| !self.set_back.contains_key(task)) {
             let tid = task.tid;
             tracing::info!(decision = "disk-set-back", tid, disk, "it takes most of a disk for itself");
         }
         self.set_back.clone_from(&decision.set_back);
+        let process = |task: &TaskId| processes.get(task).copied().unwrap_or(task.tid);
+        self.set_back_processes = decision.set_back.keys().map(process).collect();
         decision
+    }
+
+    /// The processes that had lost their place at the last look.
+    pub(super) fn set_back_processes(&self) -> &BTreeSet<i32> {
+        &self.set_back_processes
+    }
+
+    /// Whether weights can say who is served first on each of these devices on which anything does, and who that is can
+    /// be told when they wait.
+    pub(super) fn knows_weights(&self, devices: &[Device]) -> bool {
+        let Outcome { settled, is_untold, lacks_weights, .. } = self.knobs.outcome();
+        !is_untold && !lacks_weights && elevator::weights_come_first(devices, &settled)
+    }
+
+    /// Whether weights alone are to bring domains before all others; `may` says whether they can at this look. Where
+    /// they could not lately they do not yet: all would go from one way to the other with each editor that is opened.
+    pub(super) fn by_weight_alone(&mut self, now_ns: u64, may: bool) -> bool {
+        if !may {
+            self.by_class_at_ns = Some(now_ns);
+        }
+        self.by_class_at_ns.is_none_or(|at_ns| now_ns >= at_ns + BY_CLASS_FOR_NS)
     }
 
     /// What disks have done since the last look.
@@ -288,7 +321,8 @@ impl Disk {
 
     /// Whether anybody's requests were to be served first at the last look.
     pub(super) fn has_anybody_first(&self) -> bool {
-        self.wanted.priorities.values().any(|priority| matches!(priority, Priority::RealTime(_)))
+        let by_class = |priority: &Priority| matches!(priority, Priority::RealTime(_));
+        !self.first.is_empty() || self.wanted.priorities.values().any(by_class)
     }
 
     /// A cgroup hands the disk out from now on. Where somebody below it was to have something already, somebody else
@@ -319,7 +353,7 @@ impl Disk {
         if wanted.disks != self.wanted.disks {
             self.again.start_over();
         }
-        self.again.is_due(now_ns, self.knobs.may_succeed_later());
+        self.again.is_due(now_ns, self.knobs.outcome().may_succeed_later);
         let wanted = Wanted { known, again: self.again.number(), ..wanted };
         if wanted == self.wanted {
             return None;
@@ -453,6 +487,16 @@ mod tests {
         fake.fail(&[]);
         let tried: Vec<u64> = (30..100).filter(|second| look(*second, 2)).collect();
         assert_eq!(tried, [34]);
+    }
+
+    #[test]
+    fn weights_alone_say_who_is_first_again_half_a_minute_after_the_last_one_whom_they_cannot_bring_first() {
+        const S: u64 = 1_000_000_000;
+        let mut disk = Disk::new(Arc::new(FakeDisk::default()));
+        assert!(disk.by_weight_alone(S, true), "from the beginning");
+        assert!(!disk.by_weight_alone(2 * S, false));
+        let again: Vec<u64> = (3..40).filter(|second| disk.by_weight_alone(second * S, true)).collect();
+        assert_eq!(again.first(), Some(&32));
     }
 
     #[test]

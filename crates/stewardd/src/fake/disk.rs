@@ -7,6 +7,7 @@ use steward_core::disk::ledger::{Key, Reading};
 
 use crate::disk::counts::Counts;
 use crate::disk::knobs::{Knobs, Wanted};
+use crate::disk::outcome::Outcome;
 
 /// Keeps what was wanted; shared between the test and the daemon.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ struct State {
     faults: Vec<String>,
     /// Whether the last one failed.
     failed: bool,
+    /// What came of the last one beside that.
+    outcome: Outcome,
 }
 
 impl FakeDisk {
@@ -50,6 +53,13 @@ impl FakeDisk {
     }
 }
 
+impl FakeDisk {
+    /// From now on this is what comes of it, beside failures.
+    pub fn set_outcome(&self, outcome: Outcome) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).outcome = outcome;
+    }
+}
+
 impl Knobs for FakeDisk {
     fn apply(&self, wanted: &Wanted) -> Result<(), Vec<String>> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,8 +72,9 @@ impl Knobs for FakeDisk {
         BTreeMap::new()
     }
 
-    fn may_succeed_later(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).failed
+    fn outcome(&self) -> Outcome {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Outcome { may_succeed_later: state.failed, ..state.outcome.clone() }
     }
 
     fn spent_on_moments_ns(&self) -> u64 {

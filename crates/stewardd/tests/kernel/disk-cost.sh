@@ -110,10 +110,12 @@ steward status
 
 steward domain create desk --io interactive --keep >/dev/null
 steward domain create batch --io background --keep >/dev/null
-reads() { echo "disk-load random-read --file /timed/$1 --mb 16 --threads 4 --seconds 600"; }
-steward run --domain desk -- $(reads one) >/dev/null 2>&1 &
+reads() { echo "disk-load random-read --file /timed/$1 --mb 16 --threads $2 --seconds 600"; }
+# As many at a time as keep the disk busy by themselves, also while some of them wait for the CPU: what a domain leaves,
+# another one has.
+steward run --domain desk -- $(reads one 8) >/dev/null 2>&1 &
 first=$!
-steward run --domain batch -- $(reads two) >/dev/null 2>&1 &
+steward run --domain batch -- $(reads two 4) >/dev/null 2>&1 &
 second=$!
 wait_for is_charged
 wait_for 'grep -q "default 10$" /sys/fs/cgroup/steward.batch/io.weight'

@@ -64,6 +64,30 @@ section left-by-all
 order
 cat /sys/fs/cgroup/cgroup.subtree_control
 
+# Three that come first by their weights and take all that there is, beside one that does not.
+section first
+for name in a b c; do
+    steward domain create $name --io interactive --keep >/dev/null
+    steward run --domain $name -- $(reads 1000) 2>/dev/null &
+    greedy="$greedy $!"
+done
+steward run --domain usual -- $(reads 9000) 2>/dev/null &
+usual=$!
+for name in a b c; do
+    wait_for "grep -q 'default 1000$' /sys/fs/cgroup/steward.$name/io.bfq.weight"
+    weight $name
+done
+ionice -p ${greedy##* }
+lost() { grep -o 'decision="disk-set-back".*' /tmp/log | grep -c 'disk="nullb0"'; }
+wait_for '[ $(lost) -gt 0 ]'
+echo "lost $(lost)"
+weights() { for name in a b c; do weight $name; done; }
+wait_for 'weights | grep -q "default 100$"'
+weights | grep 'default 100$'
+kill $greedy $usual
+wait_for '! is_ordered'
+wait_for '! test -e /sys/fs/cgroup/steward.a/io.bfq.weight'
+
 section limit
 steward domain create held --io-max 20/s --keep >/dev/null
 steward run --domain held -- $(reads 12000) 2>/dev/null &

@@ -7,7 +7,7 @@ order() { echo "$1 $(sed 's/.*\[\(.*\)\].*/\1/' /sys/block/$1/queue/scheduler)";
 settings() {
     order sda
     order nullb0
-    for name in strict_guarantees slice_idle_us; do echo "$name:$(cat /sys/block/sda/queue/iosched/$name)"; done
+    for name in strict_guarantees slice_idle_us timeout_sync; do echo "$name:$(cat /sys/block/sda/queue/iosched/$name)"; done
     echo "queue_depth:$(cat /sys/block/sda/device/queue_depth)"
 }
 one="disk-load fsync --file /timed/one --mb 4 --seconds 20"
@@ -37,11 +37,14 @@ first=$!
 sleep 10
 section moment
 settings
+ionice -p $first
+cat /sys/fs/cgroup/steward.desk/io.bfq.weight
 wait $first
 section first
 pages
 sleep 7
 section left
 settings
+cat /sys/fs/cgroup/cgroup.subtree_control
 kill $others
 stop_daemon

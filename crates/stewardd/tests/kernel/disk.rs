@@ -125,6 +125,14 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
             // Neither does the root hand the disk out any more.
             assert_eq!(told.text("left-by-all"), told.text("before"));
         }),
+        ("many-that-come-first-by-weight-and-take-all-lose-it-and-leave-others-a-part", &|| {
+            let text = told.text("first");
+            println!("{text}");
+            assert_eq!(text.matches("default 1000").count(), 3, "{text}");
+            assert!(figure(&text, "lost ") >= 1, "{text}");
+            told.says("first", &["best-effort: prio 0"]);
+            assert!(text.lines().any(|line| line.ends_with("default 100")), "{text}");
+        }),
         ("a-limit-holds-on-a-disk-that-nobody-else-wants-and-goes", &|| {
             assert_eq!(order("limit"), order("before"));
             let pages = figure(&told.text("limit"), "pages");
@@ -170,12 +178,17 @@ fn on_a_disk_with_a_queue_of_its_own_who_is_served_first_does_not_wait_for_what_
     println!("{} pages in 100 s without Steward and {} with it", pages("stock"), pages("first"));
     check(&[
         ("while-one-waits-the-elevator-hands-on-one-request-at-a-time", &|| {
-            told.says("moment", &["sda bfq", "strict_guarantees:1", "queue_depth:32"]);
+            told.says("moment", &["sda bfq", "strict_guarantees:1", "timeout_sync:20", "queue_depth:32"]);
             assert!(pages("first") > 2 * pages("stock"), "{}", told.text("first"));
+        }),
+        ("it-comes-first-by-the-weight-of-its-domain", &|| {
+            told.says("moment", &["best-effort: prio 0", "default 1000"]);
         }),
         ("a-disk-that-the-configuration-keeps-is-left-alone", &|| told.says("moment", &["nullb0 none"])),
         ("with-nobody-who-waits-it-hands-on-all", &|| {
             told.says("left", &["sda bfq", "strict_guarantees:0", "slice_idle_us:8000"]);
+            let handed_out = told.text("left").lines().last().unwrap_or_default().to_owned();
+            assert!(!handed_out.split(' ').any(|name| name == "io"), "{handed_out}");
         }),
     ]);
 }
@@ -293,7 +306,7 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
             told.says("charged", &["requests of nullb0 are charged just now", "exit code 1"]);
             let (desk, batch) = (numbers("desk"), numbers("batch"));
             println!("{desk} and {batch} pages in five seconds");
-            // A hundredth is due; a twentieth was seen.
+            // A hundredth is due; with no more than four threads in the one up to 0.11 was seen.
             assert!(desk + batch > 17_000.0 && batch < 0.1 * desk, "{desk} and {batch}");
         }),
         ("what-was-found-is-forgotten-on-request-and-nobody-is-charged-any-more", &|| {

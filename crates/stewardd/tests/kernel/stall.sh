@@ -71,6 +71,12 @@ burst=$!
 wait_for "[ \$(cat $cgroups/steward.burst/memory.min) -gt 4000000 ]"
 steward run --domain writer -- sh -c 'while :; do dd if=/dev/zero of=/timed/changed bs=1M count=24 conv=notrunc 2>/dev/null; echo >>/tmp/written; sleep 0.1; done' &
 writer=$!
+# Where it waits, for whoever finds that it did.
+tracing=/sys/kernel/tracing
+mount -t tracefs none $tracing 2>/dev/null
+echo "stacktrace if prev_pid==$burst&&prev_state==2" >$tracing/events/sched/sched_switch/trigger
+compacted() { sed -n 's/^compact_stall //p' /proc/vmstat; }
+compacted_before=$(compacted)
 stalled() { sed -n 's/^allocstall[a-z0-9_]* //p' /proc/vmstat | awk '{ all += $1 } END { print all }'; }
 before=$(stalled)
 much=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024 + 30))
@@ -82,6 +88,9 @@ echo "direct reclaims of all $(($(stalled) - before))"
 echo "scanned directly $(sed -n 's/^pgscan_direct //p' $cgroups/steward.burst/memory.stat)"
 echo "stood still us $(sed -n 's/^some .*total=//p' $cgroups/steward.burst/memory.pressure)"
 echo "swapped $(cat $cgroups/steward.burst/memory.swap.current)"
+echo "compacted directly by all $(($(compacted) - compacted_before))"
+grep refault $cgroups/steward.burst/memory.stat
+grep -v '^#' $tracing/trace | head -n 60
 echo "written $(wc -l </tmp/written)"
 sort -n -k 2 /tmp/bursts | grep '^r ' | tail -n 2
 for domain in writer taker burst; do

@@ -12,8 +12,6 @@ use steward_core::disk::priority::Priority;
 
 use super::super::request::{Request, Who};
 
-/// How long one is served in a row at most, in nanoseconds (`BFQ_DEFAULT_TIMEOUT`, an eighth of a second).
-const SLICE_NS: f64 = 125_000_000.0;
 /// Classes: real-time, best-effort, idle.
 const CLASSES: usize = 3;
 const BEST_EFFORT: usize = 1;
@@ -29,6 +27,8 @@ pub(in crate::disk) struct Tunables {
     pub(in crate::disk) idle_ns: u64,
     /// `strict_guarantees`: one request at a time, and always idle.
     pub(in crate::disk) is_strict: bool,
+    /// How long one is served in a row at most (`timeout_sync`), in nanoseconds.
+    pub(in crate::disk) turn_ns: u64,
     /// Whether the device rotates and takes one request at a time: then it is idled without being strict, too.
     pub(in crate::disk) idles_for_speed: bool,
 }
@@ -187,11 +187,11 @@ impl Bfq {
         if self.nodes[place].is_active {
             return;
         }
-        let times = self.nodes[parent].time;
+        let (times, turn_ns) = (self.nodes[parent].time, self.tunables.turn_ns as f64);
         let node = &mut self.nodes[place];
         node.take_up(&times);
         node.start = node.finish.max(times[node.class]);
-        node.finish = node.start + SLICE_NS / node.weight;
+        node.finish = node.start + turn_ns / node.weight;
         node.is_active = true;
         self.activate(parent);
     }
@@ -220,13 +220,13 @@ impl Bfq {
                 true => !self.nodes[place].requests.is_empty(),
                 false => self.nodes[place].children.iter().any(|child| self.nodes[*child].is_active),
             };
-            let times = self.nodes[parent].time;
+            let (times, turn_ns) = (self.nodes[parent].time, self.tunables.turn_ns as f64);
             let node = &mut self.nodes[place];
             node.is_active = is_active;
             if is_active {
                 node.take_up(&times);
                 node.start = node.finish;
-                node.finish = node.start + SLICE_NS / node.weight;
+                node.finish = node.start + turn_ns / node.weight;
             }
         }
     }
@@ -278,7 +278,7 @@ impl Bfq {
         }
         if let Some(service) = self.serves {
             let has_requests = !self.nodes[service.queue].requests.is_empty();
-            let is_over = (now_ns - service.since_ns) as f64 >= SLICE_NS;
+            let is_over = (now_ns - service.since_ns) as f64 >= self.tunables.turn_ns as f64;
             let waits = service.under_way > 0 && self.idles_for(&service)
                 || service.idle_until_ns.is_some_and(|until_ns| now_ns < until_ns);
             // Who is waited for is not taken for having none, also after its time is over (`bfq_bfqq_must_idle()`).

@@ -167,6 +167,51 @@ fn who_was_born_with_a_priority_gets_another_one_all_the_same_when_that_is_wante
 }
 
 #[test]
+fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_not_its_own_choice() {
+    let (directory, mut roots, ..) = with(&[]);
+    roots.proc = "/proc".into();
+    let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
+    let knobs = told_by(|| Err("nobody".to_owned()), &roots, &journal);
+    for is_of_domain in [true, false] {
+        let process = Sleeper(Command::new("sleep").arg("600").spawn().expect("it starts"));
+        let pid = i32::try_from(process.0.id()).expect("a small number");
+        let task = steward_kernel::process::stat(pid, &roots).expect("it runs").id;
+        let born = Priority::BY_WEIGHT;
+        assert!(priority::switch(task, Priority::Unset, born, &roots).expect("it can be changed"));
+        let of_domains = if is_of_domain { BTreeSet::from([task]) } else { BTreeSet::new() };
+        let priorities = BTreeMap::from([(task, Priority::RealTime(4))]);
+        // Only root may give the real-time class; whoever may not has at least taken the other one away.
+        let _ = knobs.apply(&Wanted { priorities, of_domains, ..Wanted::default() });
+        let has_it = priority::switch(task, born, born, &roots).expect("it can be asked");
+        assert_eq!(has_it, !is_of_domain);
+    }
+}
+
+#[test]
+fn it_is_told_what_came_of_it_where_nobody_is_told_who_waits_and_the_kernel_has_no_weights() {
+    let (_directory, roots, _journal, knobs) = with(&[("sys/fs/cgroup/steward.a/io.stat", "")]);
+    plug(&roots, "sda", 1);
+    let cgroup_id = std::fs::metadata(roots.cgroup.join("steward.a")).expect("it is there").ino();
+    let wanted = |with_weights: bool| Wanted {
+        ordered: true,
+        waits: true,
+        disks: devices::present(&roots),
+        weights: with_weights.then(|| ("steward.a".to_owned(), (cgroup_id, 1000))).into_iter().collect(),
+        ..Wanted::default()
+    };
+    assert_eq!(knobs.outcome(), Outcome::default());
+    knobs.apply(&wanted(false)).expect("it can be written");
+    let settled = BTreeSet::from([("sda".to_owned(), 1)]);
+    let without = Outcome { settled: settled.clone(), is_untold: true, ..Outcome::default() };
+    assert_eq!(knobs.outcome(), without);
+    knobs.apply(&wanted(true)).expect_err("there is no file for weights");
+    assert_eq!(knobs.outcome(), Outcome { lacks_weights: true, ..without });
+    // Both are known also while nobody needs them.
+    knobs.apply(&Wanted::default()).expect("it can be put back");
+    assert_eq!(knobs.outcome(), Outcome { is_untold: true, lacks_weights: true, ..Outcome::default() });
+}
+
+#[test]
 fn a_disk_without_the_elevator_is_tried_again_once_that_is_loaded() {
     let (_directory, roots, _journal, knobs) = with(&[]);
     plug(&roots, "sda", 1);
@@ -177,7 +222,7 @@ fn a_disk_without_the_elevator_is_tried_again_once_that_is_loaded() {
     let ordered = || Wanted { ordered: true, disks: devices::present(&roots), ..Wanted::default() };
     let says = || std::fs::read_to_string(queue.join("scheduler")).expect("a file");
     let faults = knobs.apply(&ordered()).expect_err("it cannot be written");
-    assert!(faults[0].contains("modprobe bfq") && !knobs.may_succeed_later(), "{faults:?}");
+    assert!(faults[0].contains("modprobe bfq") && !knobs.outcome().may_succeed_later, "{faults:?}");
     std::fs::remove_dir(queue.join("nr_requests")).expect("it is there");
     std::fs::write(queue.join("nr_requests"), "2\n").expect("a file");
     std::fs::write(queue.join("scheduler"), "[mq-deadline] none\n").expect("a file");
@@ -203,7 +248,7 @@ fn a_disk_that_has_the_elevator_and_is_only_just_coming_is_tried_again_when_it_i
     let faults = knobs.apply(&first).expect_err("it cannot be written");
     assert!(faults[0].contains("No such file") && faults[0].contains("it is tried again"), "{faults:?}");
     assert!(!faults[0].contains("load"), "it is there: {faults:?}");
-    assert!(knobs.may_succeed_later());
+    assert!(knobs.outcome().may_succeed_later);
     // It has come: there is no sign of that but that it can be written.
     std::fs::write(queue.join("scheduler"), offered).expect("a file");
     std::fs::write(queue.join("nr_requests"), "2\n").expect("a file");
@@ -212,7 +257,7 @@ fn a_disk_that_has_the_elevator_and_is_only_just_coming_is_tried_again_when_it_i
     assert_eq!(std::fs::read_to_string(queue.join("scheduler")).expect("a file"), offered);
     knobs.apply(&wanted(1)).expect("it can be written");
     assert_eq!(std::fs::read_to_string(queue.join("scheduler")).expect("a file"), "bfq");
-    assert!(!knobs.may_succeed_later());
+    assert!(!knobs.outcome().may_succeed_later);
     assert_eq!(journal.as_ref().expect("a journal").outstanding(), 1);
 }
 
