@@ -38,7 +38,8 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
             assert!(!told.text("heir").contains("heir: realtime"), "{}", told.text("heir"));
         }),
         ("who-is-started-to-be-served-first-is-from-its-first-request-on", &|| {
-            told.says("first-request", &["realtime: prio 4"]);
+            // The lab has the disk handed out already.
+            told.says("first-request", &["best-effort: prio 0", "weight 1000"]);
         }),
         ("who-takes-a-whole-disk-loses-its-place-and-nobody-is-kept-out-for-long", &|| {
             let text = told.text("nobody-is-kept-out");

@@ -86,7 +86,9 @@ kill $shell $heir
 
 # By its first request: an elevator would go by what it had then for as long as it has others under way.
 section first-request
-steward run --io interactive -- sh -c 'ionice -p $$'
+weight=$(steward run --io interactive -- sh -c 'ionice -p $$ >/tmp/first; cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/io.bfq.weight')
+cat /tmp/first
+echo "weight ${weight#default }"
 
 # Two that are served first and want all of the disk, beside one that is not: each request takes 10 ms.
 section nobody-is-kept-out
