@@ -51,7 +51,8 @@ fn limits() -> LoadThresholds {
     }
 }
 
-/// What a task of this user asks for with this grant: as `make_claim()` in `admission.bpf.h`, where nobody is the owner.
+/// What a task of this user asks for with this grant: as `make_claim()` in `admission.bpf.h`, where nobody is the
+/// owner.
 fn claim(grant: &Grant, uid: u32) -> Claim {
     Claim {
         bandwidth: parts(grant.reservation.bandwidth()),
