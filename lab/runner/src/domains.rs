@@ -2,8 +2,9 @@
 //!
 //! Under Steward a policy is set with `steward domain set`. Under `stock-nice` it is the best that root can do by hand:
 //! `cpu.weight` in proportion to what the domain would be due. Under the others only a weight that the file gives
-//! counts. A domain that is there for its reservation alone, beside programs that are in none, is made under Steward only:
-//! without one its cgroup would weigh as much as one of these programs, and a nice value would count within it only.
+//! counts. A domain that is there for its reservation alone, beside programs that are in none, is made under Steward
+//! only: without one its cgroup would weigh as much as one of these programs, and a nice value would count within it
+//! only.
 
 use anyhow::{Context, bail};
 use steward_lab_guest::Domain;
@@ -91,8 +92,8 @@ pub fn disk_shares(scenario: &Scenario) -> Vec<(String, f64)> {
     rows.iter().map(|row| (path(&rows, row), share(row))).collect()
 }
 
-/// The cgroup of the domain that a program is in, relative to the root; `None` where it is in none, or where its domain is
-/// not made under this contender.
+/// The cgroup of the domain that a program is in, relative to the root; `None` where it is in none, or where its domain
+/// is not made under this contender.
 pub fn of_program(
     scenario: &Scenario,
     contender: Contender,
