@@ -618,11 +618,7 @@ fn encode_grant(grant: &Grant) -> types::grant {
             | flag(grant.revocable, REVOCABLE)
             | flag(grant.keep_over_exec, KEEP_OVER_EXEC),
         spec_id: grant.spec_id,
-        user: match grant.irrevocable_for {
-            IrrevocableFor::Anybody => ADMISSION_ANYBODY,
-            IrrevocableFor::Root => 0,
-            IrrevocableFor::User(uid) => uid,
-        },
+        user: decide::named_by(grant.irrevocable_for),
         requests_at: grant.requests_at.unwrap_or(0),
         ..Default::default()
     }

@@ -37,9 +37,8 @@ fn a_decision_compares_a_logarithmic_number_of_keys() {
     assert_eq!(counts.len(), 9);
     for (order, domains, mean, most) in counts {
         let levels = f64::from(domains).log2().ceil();
-        // Two walks of the heap at most, four comparisons for each two of these levels, because a place has four
-        // children; and what an order itself compares: virtual time each place with the level's clock, the bounds about
-        // it, and what has been used with what a slice is.
+        // Walks down a heap, which are as long as the logarithm; and what an order itself compares: virtual time each
+        // place with the level's clock, the bounds about it, and what has been used with what a slice is.
         let allowed = 4.0 * levels + 14.0;
         assert!(most as f64 <= allowed, "order {order}, {domains} domains: {most} comparisons");
         assert!(mean <= 3.0 * levels + 12.0, "order {order}, {domains} domains: {mean} on average");

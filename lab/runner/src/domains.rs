@@ -1,8 +1,10 @@
-//! Domains in scenarios: cgroups with a policy, the same cgroups under every contender. Pure.
+//! Domains in scenarios: cgroups with a policy, the same cgroups under every contender but for one case. Pure.
 //!
 //! Under Steward a policy is set with `steward domain set`. Under `stock-nice` it is the best that root can do by hand:
 //! `cpu.weight` in proportion to what the domain would be due. Under the others only a weight that the file gives
-//! counts.
+//! counts. A domain that is there for its reservation alone, beside programs that are in none, is made under Steward
+//! only: without one its cgroup would weigh as much as one of these programs, and a nice value would count within it
+//! only.
 
 use anyhow::{Context, bail};
 use steward_lab_guest::Domain;
@@ -26,9 +28,27 @@ fn rows(scenario: &Scenario) -> Vec<DomainRow> {
     scenario.domains.iter().cloned().chain(own).collect()
 }
 
+/// Those of them that there are under a contender.
+fn made(scenario: &Scenario, contender: Contender) -> Vec<DomainRow> {
+    let rows = rows(scenario);
+    let in_none = scenario.programs.iter().any(|row| row.domain.is_none() && !row.own_domain);
+    let has_more = |row: &DomainRow| {
+        row.weight.is_some()
+            || row.max.is_some()
+            || row.idle
+            || !row.cpus.is_empty()
+            || row.disk > 0.0
+            || row.parent.is_some()
+            || rows.iter().any(|other| other.parent.as_ref() == Some(&row.name))
+    };
+    let reserves_only = |row: &DomainRow| row.cpu > 0.0 && !has_more(row);
+    let is_made = |row: &&DomainRow| contender.is_steward() || !in_none || !reserves_only(row);
+    rows.iter().filter(is_made).cloned().collect()
+}
+
 /// What the agent is to make under `contender`.
 pub fn planned(scenario: &Scenario, contender: Contender) -> Vec<Domain> {
-    let rows = rows(scenario);
+    let rows = made(scenario, contender);
     rows.iter()
         .map(|row| {
             let mut policy = Vec::new();
@@ -72,7 +92,8 @@ pub fn disk_shares(scenario: &Scenario) -> Vec<(String, f64)> {
     rows.iter().map(|row| (path(&rows, row), share(row))).collect()
 }
 
-/// The cgroup of the domain that a program is in, relative to the root.
+/// The cgroup of the domain that a program is in, relative to the root; `None` where it is in none, or where its domain
+/// is not made under this contender.
 pub fn of_program(
     scenario: &Scenario,
     contender: Contender,
@@ -80,7 +101,7 @@ pub fn of_program(
     own: Option<&str>,
 ) -> Option<String> {
     let name = own.or(domain)?;
-    let rows = rows(scenario);
+    let rows = made(scenario, contender);
     rows.iter().find(|row| row.name == name).map(|row| place(scenario, contender, &rows, row))
 }
 
@@ -220,6 +241,35 @@ mod tests {
         // 0.15 + 0.85 / 5 = 0.32 beside four of 0.17.
         assert_eq!(by_hand, [Some(160), Some(85), Some(85), Some(85), Some(85)]);
         assert!(planned(&scenario, Contender::Stock).iter().all(|domain| domain.cpu_weight.is_none()));
+    }
+
+    #[test]
+    fn what_is_done_by_hand_beside_programs_in_no_domain_is_done_in_none() {
+        let text = format!("{TEXT}[[program]]\nname='loops'\ncommand='loops'\n");
+        let place =
+            |text: &str, contender| of_program(&scenario(text).unwrap(), contender, Some("player"), None);
+        let count = |text: &str, contender| planned(&scenario(text).unwrap(), contender).len();
+        for contender in Contender::ALL {
+            let is_steward = contender.is_steward();
+            assert_eq!(place(&text, contender).is_some(), is_steward, "{contender}");
+            assert_eq!(count(&text, contender), if is_steward { 5 } else { 4 }, "{contender}");
+            // Beside domains it has a weight among them; and a limit is a fact of the machine.
+            assert_eq!(place(TEXT, contender).as_deref(), Some("player"), "{contender}");
+            let limited = text.replace("cpu=0.15", "cpu=0.15\nmax='20ms/100ms'");
+            assert_eq!(place(&limited, contender).as_deref(), Some("player"), "{contender}");
+        }
+    }
+
+    #[test]
+    fn the_shipped_window_is_drawn_in_a_domain_under_steward_and_flat_by_hand() {
+        for name in ["window-drag", "window-drag-4cpu"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../scenarios/{name}.toml"));
+            let scenario = Scenario::parse(&std::fs::read_to_string(&path).unwrap(), &path).unwrap();
+            assert_eq!(planned(&scenario, Contender::Steward).len(), 1, "{name}");
+            for contender in [Contender::Stock, Contender::StockNice, Contender::Deadline] {
+                assert!(planned(&scenario, contender).is_empty(), "{name} under {contender}");
+            }
+        }
     }
 
     #[test]

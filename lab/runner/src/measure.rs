@@ -81,6 +81,8 @@ pub fn measure(scenario: &Scenario, start_ms: f64, end_ms: f64, outputs: &[Progr
     measured
 }
 
+/// What all programs did together; what those of one row did is called so too, with the row's name after it.
+pub const WORK_TOTAL: &str = "work_per_second_total";
 /// Samples of the daemon's memory below which nothing is said about its growth.
 const SAMPLES_FOR_GROWTH: usize = 8;
 
@@ -114,18 +116,17 @@ pub fn scheduler_metrics(status: Option<&Value>) -> Metrics {
 /// What programs of one row did together, where there are several: `work_per_second_total_NAME`, its part of what all
 /// rows did, `work_share_NAME`, and of all rows `work_per_second_total`.
 fn totals(programs: &[(String, Metrics)]) -> Metrics {
-    const TOTAL: &str = "work_per_second_total";
     let mut totals = Metrics::new();
     for (name, metrics) in programs.iter().filter(|_| programs.len() > 1) {
         let rate = metrics.get("work_per_second").copied().unwrap_or(0.0);
-        *totals.entry(TOTAL.to_owned()).or_default() += rate;
+        *totals.entry(WORK_TOTAL.to_owned()).or_default() += rate;
         if let Some(stem) = stem(name) {
-            *totals.entry(format!("{TOTAL}_{stem}")).or_default() += rate;
+            *totals.entry(format!("{WORK_TOTAL}_{stem}")).or_default() += rate;
         }
     }
-    let whole = totals.get(TOTAL).copied().filter(|whole| *whole > 0.0);
+    let whole = totals.get(WORK_TOTAL).copied().filter(|whole| *whole > 0.0);
     let of_rows = totals.iter().filter_map(|(metric, rate)| {
-        let row = metric.strip_prefix(TOTAL)?.strip_prefix('_')?;
+        let row = metric.strip_prefix(WORK_TOTAL)?.strip_prefix('_')?;
         Some((format!("work_share_{row}"), rate / whole?))
     });
     let shares: Metrics = of_rows.collect();

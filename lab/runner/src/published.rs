@@ -164,7 +164,7 @@ const HEADLINES: [Headline; 5] = [
     Headline {
         scenario: "overhead",
         metric: OVERHEAD,
-        sentence: "With Steward the whole machine takes {} of the instructions that it takes with the default scheduler, over all benchmarks together",
+        sentence: "With Steward the whole machine takes {} of the instructions that it takes with the default scheduler, in the geometric mean of all benchmarks",
         number: |ratio| percent_to(ratio, 1),
     },
 ];
@@ -179,7 +179,8 @@ impl Headline {
         let others = others.filter_map(|other| Some(format!("{} {}", number(other)?, in_words(other))));
         let others: Vec<String> = others.collect();
         let beside = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
-        Some(format!("- {sentence}{beside}: `{}`, {}.", self.scenario, runs_in_words(outcome)))
+        let (runs, build) = (runs_in_words(outcome), build_in_words(outcome));
+        Some(format!("- {sentence}{beside}: `{}`, {runs}{build}.", self.scenario))
     }
 }
 
@@ -277,6 +278,11 @@ fn runs_in_words(outcome: &Outcome) -> String {
     }
 }
 
+/// What was measured, to follow other words: `, build 198d32bd`.
+fn build_in_words(outcome: &Outcome) -> String {
+    outcome.build.as_ref().map(|build| format!(", build {build}")).unwrap_or_default()
+}
+
 fn demo_sentence(demo: &Outcome) -> String {
     let worst = demo.worst.iter().filter_map(|(contender, metrics)| {
         let frames = metrics.get(WORST_SECOND)?;
@@ -284,9 +290,10 @@ fn demo_sentence(demo: &Outcome) -> String {
     });
     let worst: Vec<String> = worst.collect();
     format!(
-        "`make demo`, {} on {}: of the 25 frames of a second, the worst second of the film or the call shows {}.",
+        "`make demo`, {} on {}{}: of the 25 frames of a second, the worst second of the film or the call shows {}.",
         runs_in_words(demo),
         cpus_in_words(std::slice::from_ref(demo)),
+        build_in_words(demo),
         worst.join(", ")
     )
 }
@@ -406,7 +413,7 @@ fn section(text: &mut String, outcome: &Outcome, has_picture: bool) {
         outcome.title.trim_end_matches('.'),
         capitalised(&runs_in_words(outcome)),
         outcome.scenario,
-        outcome.build.as_ref().map(|build| format!(", build {build}")).unwrap_or_default(),
+        build_in_words(outcome),
         machine.kernel,
         cpus_in_words(std::slice::from_ref(outcome)),
         machine.memory_mib,
@@ -518,13 +525,14 @@ mod tests {
         let mut cost = Outcome { scenario: "overhead".into(), ..with_films() };
         cost.machine.cpus = 1;
         cost.contenders.get_mut(&Contender::Steward).unwrap().insert(OVERHEAD.into(), 0.8874);
+        cost.build = Some("v0-1-gabc".into());
         let block = block(&[demo(), film.clone(), cost.clone()]);
         for line in [
             "Measured on one emulated CPU; each number is the median of its runs.",
             "- A film beside `make -j32` shows **25** of its 25 frames in its worst second (4 under the default scheduler): \
              `make-j32`, one run.",
             "- With Steward the whole machine takes **88.7 %** of the instructions that it takes with the default scheduler, \
-             over all benchmarks together: `overhead`, one run.",
+             in the geometric mean of all benchmarks: `overhead`, one run, build v0-1-gabc.",
         ] {
             assert!(block.lines().any(|shown| shown == line), "{line:?} is not in:\n{block}");
         }

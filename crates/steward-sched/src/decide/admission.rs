@@ -1,6 +1,8 @@
 //! Who is taken into the interactive class beside what the load says, and who is taken back first
 //! (`src/bpf/decide/admission.h`).
 
+use steward_core::cpu::reservation::IrrevocableFor;
+
 use super::load::{Load, LoadThresholds};
 
 /// Users whose sums one CPU can hold at a time.
@@ -143,6 +145,15 @@ unsafe extern "C" {
         file: i64,
         shared: i64,
     ) -> u64;
+}
+
+/// The user whom a grant of this kind names for [`may_be_irrevocable`].
+pub fn named_by(irrevocable_for: IrrevocableFor) -> u32 {
+    match irrevocable_for {
+        IrrevocableFor::Anybody => ADMISSION_ANYBODY,
+        IrrevocableFor::Root => 0,
+        IrrevocableFor::User(uid) => uid,
+    }
 }
 
 /// Whether a task of this user may have a grant that is never revoked and that names `named` beside root.

@@ -51,6 +51,8 @@ pub struct ReservationView {
     pub missed: u64,
     /// Periods that began.
     pub periods: u64,
+    /// Periods whose budget it used up.
+    pub exhausted: u64,
 }
 
 /// A task at a moment. Times are nanoseconds.
@@ -127,6 +129,7 @@ impl Machine {
                 admitted_on: (slot.standing == Standing::Admitted).then_some(slot.cpu),
                 missed: slot.edf.missed,
                 periods: slot.edf.periods,
+                exhausted: slot.edf.exhausted,
             }),
         }
     }

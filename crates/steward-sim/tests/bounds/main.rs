@@ -1,10 +1,13 @@
 //! Every bound of docs/scheduler.md, over a minute, on random machines of one to eight CPUs with domains' weights,
 //! reservations, priorities and limits, tasks' reservations and pinned tasks together.
 
+mod beside;
+mod cycles;
 mod due;
 mod random;
 mod watch;
 
+use beside::{Beside, beside};
 use proptest::prelude::*;
 use random::*;
 use steward_core::cpu::reservation::Reservation;
@@ -80,66 +83,56 @@ proptest! {
     #[test]
     fn who_uses_half_their_share_waits_for_what_is_reserved_and_a_quantum(
         cpus in 1u32..=8, seed: u16, run_us in 100u64..3000, weight in 20u32..500, busy in 20u32..500,
-        others in prop::collection::vec(
-            (20u32..500, 0u8..3, any::<bool>(), prop::option::weighted(0.3, 0u32..8)), 0..20,
-        ),
-        reserved in prop::collection::vec((0.03..0.2f64, 100u64..3000, 100u64..3000), 0..4),
-        reserving in prop::collection::vec((2_000u64..40_000, 0.02..0.1f64), 0..5),
+        beside in beside(),
     ) {
-        let mut domains = vec![DomainSpec { weight, ..DomainSpec::new("sleeper", None) }];
+        let (mut domains, mut tasks) = (Vec::new(), Vec::new());
+        domains.push(DomainSpec { weight, ..DomainSpec::new("sleeper", None) });
         domains.push(DomainSpec { weight: busy, ..DomainSpec::new("busy", None) });
-        let mut tasks = vec![TaskSpec { starts: vec![Amount::Fixed(0)], ..task("busy", Some(1), cpus, &BUSY) }];
-        for (weight, kind, lower, pin) in &others {
-            let place = domains.len();
-            domains.push(DomainSpec {
-                weight: *weight, priority: 4 - u8::from(*lower), ..DomainSpec::new(format!("d{place}"), None)
-            });
-            let phases = if *kind == 0 { &BUSY[..] } else { &ONOFF[..] };
-            let pinned = pin.and_then(|pin| CpuSet::of([pin % cpus]));
-            tasks.push(TaskSpec { pinned, ..task(&format!("t{place}"), Some(place), cpus, phases) });
-        }
-        for (fraction, run_ms, away_ms) in &reserved {
-            let place = domains.len();
-            domains.push(DomainSpec { reserved: *fraction, ..DomainSpec::new(format!("r{place}"), None) });
-            tasks.push(task(&format!("r{place}"), Some(place), cpus, &[
-                Phase::Run(Amount::Uniform(MS, run_ms * MS)), Phase::Sleep(Amount::Uniform(MS, away_ms * MS)),
-            ]));
-        }
-        for (number, (period_us, part)) in reserving.iter().enumerate() {
-            let place = domains.len();
-            let reservation = Reservation {
-                budget_ns: ((*period_us as f64 * part) as u64 * US).max(100 * US), period_ns: period_us * US,
-            };
-            domains.push(DomainSpec::new(format!("i{place}"), None));
-            tasks.push(TaskSpec {
-                reservation: Some((reservation, false)),
-                ..task(&format!("honest{number}"), Some(place), 1, &[
-                    Phase::Run(Amount::Fixed(reservation.budget_ns)), Phase::Until(reservation.period_ns),
-                ])
-            });
-        }
-        // What the class of a CPU may take at once, and of all time, if all of it is there.
-        let budgets_ns: f64 = tasks.iter().filter_map(|task| task.reservation).map(|(r, _)| r.budget_ns as f64).sum();
-        let class: f64 = tasks.iter().filter_map(|task| task.reservation).map(|(r, _)| r.bandwidth()).sum();
-        let fractions: f64 = reserved.iter().map(|(fraction, ..)| fraction).sum();
-        let weights: u32 = domains.iter().map(|domain| domain.weight).sum();
-        let share = (1.0 - fractions) * (1.0 - class) * f64::from(weight) / f64::from(weights) * f64::from(cpus);
-        let away_ns = (run_us as f64 * 2000.0 / share.min(1.0)) as u64;
-        tasks.push(TaskSpec {
-            starts: vec![Amount::Fixed(2 * CYCLE_NS)],
-            ..task("sleeper", Some(0), 1, &[
-                Phase::Run(Amount::Fixed(run_us * US)), Phase::Sleep(Amount::Uniform(away_ns, away_ns + 10 * MS)),
-            ])
-        });
+        tasks.push(TaskSpec { starts: vec![Amount::Fixed(0)], ..task("busy", Some(1), cpus, &BUSY) });
+        beside.add(cpus, &mut domains, &mut tasks);
+        let share = half_of(&beside, weight, weight + busy, cpus);
+        tasks.push(sleeper(0, run_us, share));
         let sleeper = tasks.iter().map(|task| task.count as usize).sum::<usize>() - 1;
-        let credit_ns = CYCLE_NS as f64 * fractions / (1.0 - fractions);
-        // Those that wait for very long, as who stands behind a priority does, take a twentieth of a CPU, half a
-        // millisecond at a time, of which one was not due yet.
-        let (rescues, rescues_ns) = (1.0 / 20.0, MS as f64);
-        let bound_ns = (credit_ns + QUANTUM_NS as f64 + budgets_ns + rescues_ns) / (1.0 - class - rescues);
         let mut watch = Watch::new(&plain(cpus, seed, domains, tasks));
         watch.run(DURATION_NS)?;
         let waited_ns = watch.machine.task_view(sleeper).longest_wait_ns as f64;
+        let bound_ns = beside.delay_ns(0.0);
+        prop_assert!(waited_ns <= bound_ns, "{waited_ns}, at most {bound_ns}");
+    }
+
+    /// The same beside up to three that `cpu.max` holds back, which have credit, too, each time that they may go on:
+    /// each goes first for a quantum, and until it has used as much of its share as the sleeper did when it last ran.
+    #[test]
+    fn who_uses_half_their_share_waits_for_limited_ones_no_longer_than_they_need_to_draw_level(
+        cpus in 1u32..=8, seed: u16, run_us in 100u64..1000, weight in 50u32..500, busy in 20u32..500, rare_ms in 50u64..3000,
+        limited in prop::collection::vec((20u32..1000, 20u64..60, any::<bool>()), 1..4), beside in beside(),
+    ) {
+        let (mut domains, mut tasks) = (Vec::new(), Vec::new());
+        domains.push(DomainSpec { weight, ..DomainSpec::new("sleeper", None) });
+        domains.push(DomainSpec { weight: busy, ..DomainSpec::new("busy", None) });
+        domains.push(DomainSpec::new("rare", None));
+        tasks.push(TaskSpec { starts: vec![Amount::Fixed(0)], ..task("busy", Some(1), cpus, &BUSY) });
+        // One that is seldom there makes what contends at the level change beside the sleeper's own coming and going.
+        tasks.push(task("rare", Some(2), 1, &[
+            Phase::Run(Amount::Fixed(50 * US)), Phase::Sleep(Amount::Uniform(rare_ms * MS, rare_ms * 3 / 2 * MS)),
+        ]));
+        for (weight, limit_ms, always) in &limited {
+            let place = domains.len();
+            domains.push(DomainSpec {
+                weight: *weight, quota: Some((limit_ms * MS, 100 * MS)), ..DomainSpec::new(format!("l{place}"), None)
+            });
+            tasks.push(task(&format!("l{place}"), Some(place), cpus, if *always { &BUSY[..] } else { &ONOFF[..] }));
+        }
+        beside.add(cpus, &mut domains, &mut tasks);
+        let weights: u32 = limited.iter().map(|(weight, ..)| weight).sum();
+        let share = half_of(&beside, weight, weight + busy + 100 + weights, cpus);
+        tasks.push(sleeper(0, run_us, share));
+        let sleeper = tasks.iter().map(|task| task.count as usize).sum::<usize>() - 1;
+        let mut watch = Watch::new(&plain(cpus, seed, domains, tasks));
+        watch.run(DURATION_NS)?;
+        let waited_ns = watch.machine.task_view(sleeper).longest_wait_ns as f64;
+        let level_ns = (run_us * US) as f64 * f64::from(weights) / f64::from(weight);
+        let bound_ns = beside.delay_ns((limited.len() as u64 * QUANTUM_NS) as f64 + level_ns);
         prop_assert!(waited_ns <= bound_ns, "{waited_ns}, at most {bound_ns}");
     }
 }
@@ -210,6 +203,29 @@ fn plain(cpus: u32, seed: u16, domains: Vec<DomainSpec>, tasks: Vec<TaskSpec>) -
         domains,
         tasks,
         ..Scenario::default()
+    }
+}
+
+/// The share of one CPU that a domain of this weight is due, where those beside `beside` weigh so much with it.
+fn half_of(beside: &Beside, weight: u32, own: u32, cpus: u32) -> f64 {
+    let weights = f64::from(own + beside.weights_of_all());
+    (1.0 - beside.fractions()) * (1.0 - beside.class()) * f64::from(weight) / weights * f64::from(cpus)
+}
+
+/// A task that comes after two cycles, runs for so long again and again, and uses half of this share of a CPU at most.
+fn sleeper(domain: usize, run_us: u64, share: f64) -> TaskSpec {
+    let away_ns = (run_us as f64 * 2000.0 / share.min(1.0)) as u64;
+    TaskSpec {
+        starts: vec![Amount::Fixed(2 * CYCLE_NS)],
+        ..task(
+            "sleeper",
+            Some(domain),
+            1,
+            &[
+                Phase::Run(Amount::Fixed(run_us * US)),
+                Phase::Sleep(Amount::Uniform(away_ns, away_ns + 10 * MS)),
+            ],
+        )
     }
 }
 

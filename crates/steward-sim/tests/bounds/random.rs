@@ -16,6 +16,8 @@ pub const SECOND: u64 = 1_000 * MS;
 /// How long every machine runs.
 pub const DURATION_NS: u64 = 60 * SECOND;
 pub const CYCLE_NS: u64 = 500 * MS;
+/// A slice of best-effort work.
+pub const SLICE_NS: u64 = 3 * MS;
 /// The longest that a task runs at a time: a slice of 3 ms ends at the tick after it, and ticks are 4 ms apart.
 pub const QUANTUM_NS: u64 = 7 * MS;
 

@@ -300,14 +300,8 @@ pub fn tune(socket: &Path, arguments: &TuneArguments) -> anyhow::Result<bool> {
     let mut client = Client::connect(socket)?;
     let (target, mut child) = begin(&mut client, socket, arguments)?;
     let start = starting_level(&mut client, &target, arguments)?;
-    let settings = Settings {
-        highest: highest(&mut client, &target, arguments.max)?,
-        lowest: lowest(&target),
-        window_ns: nanoseconds(arguments.window),
-        aftermath_ns: nanoseconds(arguments.window),
-        ..Settings::default()
-    };
-    let tuner = Tuner::new(settings, start, 0);
+    let highest = highest(&mut client, &target, arguments.max)?;
+    let tuner = Tuner::new(settings(&target, highest, arguments.window), start, 0);
     match (&target, &mut child) {
         // It asked for that itself.
         (Target::Process { .. }, Some(child)) => await_program(child)?,
@@ -429,6 +423,12 @@ fn highest(client: &mut Client, target: &Target, said: f64) -> Result<f64, Error
     let own = show(client, name)?.cpu;
     let left = parent.cpu_reservable - (parent.cpu_sum - own.unwrap_or(0.0));
     Ok(said.min(left).max(lowest(target)))
+}
+
+/// How is searched for this target's level.
+fn settings(target: &Target, highest: f64, window: Duration) -> Settings {
+    let (window_ns, aftermath_ns) = (nanoseconds(window), nanoseconds(window));
+    Settings { highest, lowest: lowest(target), window_ns, aftermath_ns, ..Settings::default() }
 }
 
 /// The least that can be enforced.
@@ -593,6 +593,9 @@ fn specification(path: &Path, cpu: Reservation, inherit: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use steward_sim::cpu::scenario::TaskSpec;
+    use steward_sim::{Amount, Machine, Phase, Program, Scenario};
+
     use super::*;
 
     #[test]
@@ -616,6 +619,69 @@ mod tests {
         domains[1].usage = Some(api::DomainUsage { best_effort_time_ns: 7, ..Default::default() });
         assert_eq!(of_domain(&domains, "web").and_then(|sum| sum.cpu_ns), Some(7));
         assert_eq!(of_domain(&domains, "mail"), None);
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// A shell that needs 9 ms for each line, beside 200 busy loops on one CPU, with this reservation.
+    fn shell_in_a_storm(reservation: Reservation, seed: u64) -> Machine {
+        let task = |name: &str, count, phases: &[Phase], reservation| TaskSpec {
+            name: name.to_owned(),
+            count,
+            domains: vec![None],
+            weight: 100,
+            starts: vec![Amount::Fixed(0)],
+            pinned: None,
+            reservation,
+            user: 0,
+            programs: vec![Program { phases: phases.into(), repeat: None }],
+        };
+        let line = [Phase::Sleep(Amount::Uniform(150 * MS, 600 * MS)), Phase::Run(Amount::Fixed(9 * MS))];
+        let tasks = vec![
+            task("shell", 1, &line, Some((reservation, true))),
+            task("storm", 200, &[Phase::Run(Amount::Forever)], None),
+        ];
+        Machine::new(&Scenario { seed, tasks, ..Scenario::default() })
+    }
+
+    /// What the scheduler's own counters say of it is all that the search has: it says nothing itself.
+    #[test]
+    fn a_shell_with_5_ms_that_needs_9_is_found_to_need_8_to_11() {
+        const PERIOD_NS: u64 = 100 * MS;
+        const LOOK_NS: u64 = 250 * MS;
+        let target = Target::Process { pid: 1, period_ns: PERIOD_NS, inherit: false, executable: None };
+        for seed in 1..=8 {
+            let mut tuner = Tuner::new(settings(&target, 0.8, Duration::from_secs(1)), 0.05, 0);
+            let mut machine = shell_in_a_storm(reservation(tuner.level(), PERIOD_NS), seed);
+            let (mut base, mut before, mut begun_ns) = (Evidence::default(), Evidence::default(), 0);
+            let mut levels = vec![tuner.level()];
+            let mut now_ns = 0;
+            while !tuner.settled() && now_ns < 120_000 * MS {
+                now_ns += LOOK_NS;
+                machine.run_until(now_ns - begun_ns);
+                machine.account();
+                let shell = machine.task_view(0);
+                let counted = shell.reservation.expect("it has a reservation");
+                let seen = Evidence {
+                    complaints: 0,
+                    deadlines_missed: base.deadlines_missed + counted.missed,
+                    budgets_exhausted: base.budgets_exhausted + counted.exhausted,
+                    periods: base.periods + counted.periods,
+                    cpu_ns: base.cpu_ns.or(Some(0)).map(|used_ns| used_ns + shell.used_ns),
+                };
+                if let Step::Set { level, .. } =
+                    tuner.observe(now_ns, seen.since(&before, LOOK_NS, target.cpus()))
+                {
+                    machine = shell_in_a_storm(reservation(level, PERIOD_NS), seed + 8 * levels.len() as u64);
+                    levels.push(level);
+                    (base, begun_ns) = (seen, now_ns);
+                }
+                before = seen;
+            }
+            let found = reservation(tuner.level(), PERIOD_NS);
+            assert!(tuner.settled(), "seed {seed}: {levels:?}");
+            assert!((8 * MS..=11 * MS).contains(&found.budget_ns), "seed {seed}: {found} after {levels:?}");
+        }
     }
 
     #[test]
