@@ -5,8 +5,8 @@
 //! What interactive programs read and write is little, and now and then (section 10.3). Those that take more than half
 //! of a disk's time together for two looks in a row lose their place for a while, the greediest first, as many as it
 //! takes. They are then the first among all others. While any have lost theirs, one look is enough for the next.
-//! Where domains come first by weight it is nineteen twentieths: a weight leaves others their part, but many such
-//! domains leave them little.
+//! Where domains come first by weight it is nineteen twentieths, and counts from three such domains on
+//! ([`plan`](super::plan)): a weight leaves others their part, but many leave them little.
 //!
 //! Each disk is looked at by itself, and only those on which anybody is served first. What a process had of one disk is
 //! known where it is counted by whom disks are given their requests (`ledger`); else it is taken for all that the

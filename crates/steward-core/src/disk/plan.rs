@@ -17,6 +17,10 @@ const STAYS_FOR_NS: u64 = 30_000_000_000;
 /// How far looks at how much they take are apart at least, in nanoseconds.
 const GUARD_EVERY_NS: u64 = 900_000_000;
 
+/// How many domains have to come first by weight at the least before any of them is looked at for what it takes: fewer
+/// leave the others about a twentieth by their weights alone, whatever they take.
+const DOMAINS_MIN: usize = 3;
+
 /// What is seen at a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -30,6 +34,8 @@ pub struct Seen {
     /// Whether these come first by the weights of their domains, which leave others their part. Otherwise it is by the
     /// real-time class, which leaves them nothing.
     pub by_weight: bool,
+    /// How many domains beside each other come first so that have processes.
+    pub first_domains: usize,
     /// The process of each of these tasks that is not its first thread.
     pub processes: BTreeMap<TaskId, i32>,
     /// What is in the background without a reservation, by specifications.
@@ -154,8 +160,11 @@ impl Plan {
         self.of_domains = seen.domains;
         if let Some((disks, taken)) = taken {
             self.guarded_at_ns = Some(now_ns);
-            let (weighed, classed): (BTreeMap<i32, Taken>, _) =
+            let (mut weighed, classed): (BTreeMap<i32, Taken>, _) =
                 taken.iter().partition(|(pid, _)| by_weight.contains(pid));
+            if seen.first_domains < DOMAINS_MIN {
+                weighed.clear();
+            }
             self.by_weight.look(now_ns, disks, &weighed);
             self.by_class.look(now_ns, disks, &classed);
         }
@@ -199,22 +208,27 @@ mod tests {
 
     #[test]
     fn who_comes_first_by_weight_keeps_its_place_as_long_as_that_leaves_others_their_part() {
-        let loses = |by_weight: bool, part: f64| {
+        let loses = |by_weight: bool, first_domains: usize, part: f64| {
             let mut plan = Plan::default();
             let had = Some(BTreeMap::from([(1, part)]));
             let disk = Disk { busy: 1.0, bytes: 1 << 20, requests: 9, serves_first: true, had };
             let disks = Disks::from([("sda".to_owned(), disk)]);
             let looks = (0..4).map(|second| {
                 let taken = BTreeMap::from([(1, Taken::default())]);
-                plan.decide(second * S, in_domain(by_weight), Some((&disks, &taken)))
+                let seen = Seen { first_domains, ..in_domain(by_weight) };
+                plan.decide(second * S, seen, Some((&disks, &taken)))
             });
             looks.last().is_some_and(|last| last.set_back.contains_key(&task(1)))
         };
-        // Ten elevenths are due to it beside one that has the usual weight.
-        for (by_weight, part, lost) in
-            [(true, 0.92, false), (true, 0.97, true), (false, 0.92, true), (false, 0.4, false)]
-        {
-            assert_eq!(loses(by_weight, part), lost, "{by_weight} {part}");
+        // Ten elevenths are due to one beside one that has the usual weight.
+        for (by_weight, first_domains, part, lost) in [
+            (true, 3, 0.92, false),
+            (true, 3, 0.97, true),
+            (true, 2, 1.0, false),
+            (false, 0, 0.92, true),
+            (false, 0, 0.4, false),
+        ] {
+            assert_eq!(loses(by_weight, first_domains, part), lost, "{by_weight} {first_domains} {part}");
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) struct OfDomains {
     pub(super) processes: BTreeMap<TaskId, i32>,
     /// Whether they come first by weights.
     pub(super) by_weight: bool,
+    /// How many do, beside each other.
+    pub(super) first_domains: usize,
     /// Then, the domains at or below one that is served first, by cgroup, and whether each is so itself.
     pub(super) cgroups: BTreeMap<u64, bool>,
     /// Whether anybody has a part of a disk's time that counts also while nobody who is served first waits.
@@ -82,6 +84,8 @@ impl Daemon {
         let by_weight_alone = has_first && self.disk.by_weight_alone(now_ns, by_weight_alone);
         let come_first = knows_weights && (wanted.has_parts || by_weight_alone);
         if come_first {
+            let highest = |path: &String| path.split('/').next().unwrap_or_default().to_owned();
+            wanted.first_domains = first.values().map(highest).collect::<BTreeSet<String>>().len();
             let set_back = self.set_back_domains(&first);
             for path in &set_back {
                 if let Some(mut node) = tree.get(path).cloned() {

@@ -48,6 +48,7 @@ impl Daemon {
         let seen = Seen {
             domains: first,
             by_weight: domains.by_weight,
+            first_domains: domains.first_domains,
             processes: programs.processes.into_iter().chain(processes).collect(),
             background: self.disk.background.clone(),
             has_weights: !weights.is_empty(),
