@@ -356,6 +356,19 @@ fn as_soon_as_anybody_is_first_whom_a_weight_cannot_bring_first_all_stand_in_one
     assert!(wanted.weights.is_empty() && wanted.first_by_weight.is_empty(), "{wanted:?}");
     assert_eq!(priority_of(&wanted, elsewhere.pid()), Some(Priority::RealTime(2)));
     until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
+    // There is no such line while the disk is handed out for something else: a limit, and then what somebody else asks.
+    let limited = api::CreateDomain { settings: io_max(1 << 20), ..create("held", None, None) };
+    daemon.client().call(&limited).expect("made");
+    let held = with_process(&machine, &daemon, "held");
+    let is_weighed =
+        |wanted: &Wanted| weight_of(wanted, "steward.desk") == Some(1000) && has(wanted, Priority::BY_WEIGHT);
+    until(&machine, &daemon, is_weighed);
+    assert!(!machine.disk.wanted().limits.is_empty());
+    machine.cgroups.tree().disk_settings.insert("user.slice".into());
+    drop(held);
+    until(&machine, &daemon, |wanted| wanted.limits.is_empty() && is_weighed(wanted));
+    machine.cgroups.tree().disk_settings.clear();
+    until(&machine, &daemon, |wanted| has(wanted, Priority::RealTime(4)) && wanted.weights.is_empty());
 }
 
 #[test]

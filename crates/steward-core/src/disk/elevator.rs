@@ -292,13 +292,15 @@ pub fn serves_first(device: &Device) -> bool {
 }
 
 /// Whether weights of cgroups can say who is served first on each device on which anything says it: all of them have
-/// the elevator that knows weights, or are to have it. Where there is another one, or none, they cannot. Devices that
-/// are `settled` have what they have: whatever they were to have failed, or somebody chose another one since.
+/// the elevator that knows weights from Steward, or are to have it. Where there is another one, or none, they cannot,
+/// and not where somebody else has given a device that elevator, of which then nothing is changed in moments. Devices
+/// that are `settled` have what they have: whatever they were to have failed, or somebody chose another one since.
 pub fn weights_come_first(devices: &[Device], settled: &BTreeSet<(String, u64)>) -> bool {
     let is_settled = |device: &Device| settled.contains(&(device.name.clone(), device.sequence));
     let by_weight = |device: &Device| match choose(device, Need::default()) {
         Choice::Order(order) if !is_settled(device) => Some(order.elevator == BY_CLASS),
-        _ => serves_first(device).then(|| device.elevator == BY_CLASS),
+        Choice::Order(_) => serves_first(device).then(|| device.elevator == BY_CLASS),
+        _ => serves_first(device).then_some(false),
     };
     let mut each = devices.iter().filter_map(by_weight).peekable();
     each.peek().is_some() && each.all(|by_weight| by_weight)
@@ -450,7 +452,9 @@ mod tests {
             (vec![], false),
             (vec![disk()], true),
             (vec![fast("none")], false),
-            (vec![disk(), fast("none"), fast("bfq")], true),
+            (vec![disk(), fast("none")], true),
+            (vec![disk(), fast("bfq")], false),
+            (vec![Device { order: config::Order::Keep, elevator: "bfq".to_owned(), ..disk() }], false),
             (vec![disk(), fast("mq-deadline")], false),
             (vec![disk(), lacking()], false),
         ] {

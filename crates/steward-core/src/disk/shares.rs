@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::{Class, Settings};
 use crate::domain::name::{domain_of, parent_of};
-use crate::domain::tree::Tree;
+use crate::domain::tree::{Node, Tree};
 
 /// The largest weight (block/bfq-iosched.h, `BFQ_MAX_WEIGHT`).
 const WEIGHT_MAX: f64 = 1000.0;
@@ -69,13 +69,17 @@ pub fn needs_weights(tree: &Tree) -> bool {
     })
 }
 
-/// Whether weights bring each interactive domain before all others: none of them is within one that has no more than
-/// others have.
+/// Whether weights bring each interactive domain before all others, and nobody else with it: each is at the top, and
+/// none of those below it has a class of its own. By weights a domain would stand beside those that it is within, and
+/// what is not interactive below one that is would come first with it.
 pub fn reach_the_top(tree: &Tree) -> bool {
-    let above = |path| std::iter::successors(parent_of(path), |path| parent_of(path));
-    let is_first = |path: &str| path.is_empty() || class_of(tree, path) == Class::Interactive;
-    let interactive = tree.iter().filter(|(_, node)| node.settings.disk.class == Some(Class::Interactive));
-    interactive.map(|(path, _)| path.as_str()).all(|path| above(path).all(is_first))
+    let is_at_the_top = |path: &str| parent_of(path) == Some("");
+    let has_class = |(_, node): &(&String, &Node)| node.settings.disk.class.is_some();
+    tree.iter().filter(has_class).all(|(path, node)| {
+        let is_first = node.settings.disk.class == Some(Class::Interactive);
+        let above = parent_of(path).map_or(Class::Normal, |path| class_of(tree, path));
+        above != Class::Interactive && (!is_first || is_at_the_top(path))
+    })
 }
 
 /// The weight of each cgroup that is to have another than the usual one, by path: on each level on which a domain was
@@ -107,7 +111,7 @@ pub fn all_weights(tree: &Tree, is_made: &dyn Fn(&str) -> bool) -> BTreeMap<Stri
 mod tests {
     use super::*;
     use crate::domain::name::Names;
-    use crate::domain::tree::{Machine, Node};
+    use crate::domain::tree::Machine;
     use proptest::prelude::*;
 
     fn of(class: Option<Class>, reserved: Option<f64>) -> Settings {
@@ -172,7 +176,9 @@ mod tests {
         };
         let first = Some(Class::Interactive);
         assert!(reach(&[]) && reach(&[("steward.a", first), ("steward.b", None)]));
-        assert!(reach(&[("steward.a", first), ("steward.a/b", None), ("steward.a/b/c", first)]));
+        assert!(reach(&[("steward.a", first), ("steward.a/b", None), ("steward.c/d", Some(Class::Normal))]));
+        assert!(!reach(&[("steward.a", first), ("steward.a/b", first)]));
+        assert!(!reach(&[("steward.a", first), ("steward.a/b", Some(Class::Normal))]));
         assert!(!reach(&[("steward.a", None), ("steward.a/b", first), ("steward.c", first)]));
         assert!(!reach(&[("user.slice", None), ("user.slice/a.scope", first)]));
     }

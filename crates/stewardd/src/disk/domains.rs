@@ -68,8 +68,12 @@ impl Daemon {
         // Is it handed out, they count within each cgroup only, and between cgroups weights do: also for what the
         // kernel writes back for a domain, which is nobody's in one line.
         let is_handed_out = cgroups.hands_out("", Resource::Disk).unwrap_or(false);
-        let by_others = is_handed_out && !self.disk.handed_out.contains("");
         let is_made = |path: &str| self.domains.held(path).is_some_and(|held| held.made);
+        let others_ask = || {
+            let children = cgroups.children("").unwrap_or_default();
+            children.iter().any(|child| !is_made(&child.path) && cgroups.has_disk_settings(&child.path))
+        };
+        let by_others = is_handed_out && (!self.disk.handed_out.contains("") || others_ask());
         let devices = self.disk.devices(&self.options.roots);
         self.look_at_costs(&devices, &mut wanted);
         // Where requests are charged, by whomever, no task's own priority counts: who comes first needs a weight.
@@ -82,7 +86,15 @@ impl Daemon {
             && shares::reach_the_top(&tree)
             && !programs.has_first_elsewhere(&wanted.first);
         let by_weight_alone = has_first && self.disk.by_weight_alone(now_ns, by_weight_alone);
-        let come_first = knows_weights && (wanted.has_parts || by_weight_alone);
+        let limits: Vec<(String, Limit)> = tree
+            .iter()
+            .map(|(path, node)| (path.clone(), node.settings.disk.max))
+            .filter(|(path, max)| !max.is_none() && is_made(path))
+            .collect();
+        // For a limit the disk is handed out too, and then there is no one line.
+        let by_weight = by_weight_alone || has_first && knows_weights && !limits.is_empty();
+        let has_weights = wanted.has_parts || by_weight;
+        let come_first = knows_weights && has_weights;
         if come_first {
             let highest = |path: &String| path.split('/').next().unwrap_or_default().to_owned();
             wanted.first_domains = first.values().map(highest).collect::<BTreeSet<String>>().len();
@@ -95,15 +107,10 @@ impl Daemon {
             }
             self.come_first_by_weight(&mut wanted, &set_back);
         }
-        let weights = match wanted.has_parts || come_first {
+        let weights = match has_weights {
             true => shares::all_weights(&tree, &is_made),
             false => BTreeMap::new(),
         };
-        let limits: Vec<(String, Limit)> = tree
-            .iter()
-            .map(|(path, node)| (path.clone(), node.settings.disk.max))
-            .filter(|(path, max)| !max.is_none() && is_made(path))
-            .collect();
         if weights.is_empty() {
             (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
         }

@@ -641,7 +641,10 @@ impl Work<'_> {
         }
         let place = Place { path: path.to_owned(), cgroup_id };
         match weight::set(self.journal, &place, file, parts, self.roots) {
-            Ok(_) => _ = state.weights.insert(key, (cgroup_id, parts)),
+            Ok(_) => {
+                state.lacks_weights &= file != weight::OF_BFQ;
+                state.weights.insert(key, (cgroup_id, parts));
+            }
             Err(JournalError::Kernel(error)) if error.is_absent() => {
                 let reader = CgroupReader::open_same(&place, self.roots).ok().flatten();
                 let is_handed_out = reader.as_ref().is_some_and(|reader| matches!(reader.io(), Ok(Some(_))));

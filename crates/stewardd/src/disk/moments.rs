@@ -43,15 +43,18 @@ pub trait Mark: Send {
     fn serve_first(&mut self, cgroups: &BTreeMap<u64, bool>) -> Result<(), String>;
 }
 
+/// What tells when somebody waits, and what is told of whom to watch.
+pub type Watching = (Box<dyn Watch>, Box<dyn Mark>);
+
 /// Begins to watch, or says in a sentence why nobody can be told.
-pub type Watcher = fn() -> Result<(Box<dyn Watch>, Box<dyn Mark>), String>;
+pub type Watcher = fn() -> Result<Watching, String>;
 
 /// The kernel's, where this program has what it takes.
 ///
 /// # Errors
 /// In a sentence, what is missing.
 #[cfg(feature = "sched_ext")]
-pub fn watch_kernel() -> Result<(Box<dyn Watch>, Box<dyn Mark>), String> {
+pub fn watch_kernel() -> Result<Watching, String> {
     struct Kernel(steward_waits::Waits);
     impl AsFd for Kernel {
         fn as_fd(&self) -> BorrowedFd<'_> {
@@ -83,7 +86,7 @@ pub fn watch_kernel() -> Result<(Box<dyn Watch>, Box<dyn Mark>), String> {
 /// # Errors
 /// Always: it does not.
 #[cfg(not(feature = "sched_ext"))]
-pub fn watch_kernel() -> Result<(Box<dyn Watch>, Box<dyn Mark>), String> {
+pub fn watch_kernel() -> Result<Watching, String> {
     Err("this stewardd is built without BPF".to_owned())
 }
 
@@ -165,7 +168,8 @@ impl Targets {
 /// Who was said to be served first beside those who have the real-time class, and to whom.
 struct Marks {
     mark: Box<dyn Mark>,
-    said: BTreeMap<u64, bool>,
+    /// `None` where that failed.
+    said: Option<BTreeMap<u64, bool>>,
 }
 
 /// The thread with what it changes. Dropped, all is as for somebody who waits.
@@ -197,21 +201,21 @@ impl Moments {
         let thread = builder
             .spawn(move || attend(watch, &ended, &attended, &spent))
             .map_err(|error| format!("starting a thread: {error}"))?;
-        let marks = Mutex::new(Marks { mark, said: BTreeMap::new() });
+        let marks = Mutex::new(Marks { mark, said: Some(BTreeMap::new()) });
         Ok(Moments { targets, marks, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Has the tasks of these cgroups count as served first: see [`Mark::serve_first`].
     pub(super) fn serve_first(&self, cgroups: &BTreeMap<u64, bool>) {
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        if marks.said == *cgroups {
+        if marks.said.as_ref() == Some(cgroups) {
             return;
         }
         match marks.mark.serve_first(cgroups) {
-            Ok(()) => marks.said.clone_from(cgroups),
+            Ok(()) => marks.said = Some(cgroups.clone()),
             Err(why) => {
                 // What was said before does not hold any more either.
-                marks.said.clear();
+                marks.said = None;
                 tracing::warn!(
                     decision = "disk-moment",
                     "not of all domains it is told when they wait: {why}"
@@ -394,7 +398,7 @@ mod tests {
             let watch = Box::new(Told { calls, over: Arc::clone(&over), file: file.clone(), steps: sender });
             let attended = Arc::clone(&targets);
             let thread = std::thread::spawn(move || attend(watch, &ended, &attended, &Spent::default()));
-            let marks = Mutex::new(Marks { mark: Box::new(Nobody), said: BTreeMap::new() });
+            let marks = Mutex::new(Marks { mark: Box::new(Nobody), said: Some(BTreeMap::new()) });
             let moments = Moments { targets, marks, stop: Some(stop), thread: Some(thread) };
             Stand { _directory: directory, file, moments, caller, over, steps }
         }
