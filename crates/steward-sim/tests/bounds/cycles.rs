@@ -110,41 +110,4 @@ proptest! {
             prop_assert!(view.used_ns as f64 >= due_ns, "{} of {due_ns} in {present_ns} at {at_ns}", view.used_ns);
         }
     }
-
-    /// Who comes back, or comes late, takes what it is due in a cycle ahead of one that was there, and no more, and is
-    /// never behind it by more than two that were always there may be. Both may run everywhere, neither has a
-    /// reservation.
-    #[test]
-    fn who_comes_back_takes_a_cycle_s_part_ahead_of_the_others_at_most(
-        cpus in 1u32..=8, seed: u16, weights in prop::array::uniform2(20u32..500), away_ms in 0u64..4000,
-        before_ms in prop::option::of(1u64..3000), beside in beside(),
-    ) {
-        let (mut domains, mut tasks) = (vec![], vec![]);
-        let back_ns = before_ms.unwrap_or(0) * MS + away_ms * MS + SECOND;
-        for (place, weight) in weights.into_iter().enumerate() {
-            domains.push(DomainSpec { weight, ..DomainSpec::new(format!("d{place}"), None) });
-        }
-        let stays = TaskSpec { starts: vec![Amount::Fixed(0)], ..task("stays", Some(1), cpus, &BUSY) };
-        let comes = TaskSpec { starts: vec![Amount::Fixed(back_ns)], ..task("comes", Some(0), cpus, &BUSY) };
-        tasks.extend([comes, stays]);
-        if let Some(before_ms) = before_ms {
-            let before = [Phase::Run(Amount::Fixed(before_ms * MS)), Phase::Sleep(Amount::Fixed(3600 * SECOND))];
-            tasks.push(TaskSpec { starts: vec![Amount::Fixed(0)], ..task("before", Some(0), cpus, &before) });
-        }
-        beside.add(cpus, &mut domains, &mut tasks);
-        let mut watch = Watch::new(&plain(cpus, seed, domains, tasks));
-        watch.run_unseen(back_ns);
-        let begun = [0, 1].map(|place| watch.served_ns(place));
-        let smallest = f64::from(weights[0].min(weights[1]));
-        let there = f64::from(weights[0] + weights[1] + beside.weights_always_there());
-        let slack_ns = (2 * (u64::from(cpus) + 1) * QUANTUM_NS) as f64;
-        let ahead_ns = f64::from(cpus) * CYCLE_NS as f64 * smallest / there;
-        for at_ns in (back_ns..DURATION_NS).step_by(STEP_NS as usize) {
-            watch.run_unseen(at_ns);
-            let part = |place: usize| (watch.served_ns(place) - begun[place]) as f64 / f64::from(weights[place]);
-            let ahead = (part(0) - part(1)) * smallest;
-            prop_assert!(ahead <= ahead_ns + slack_ns, "{ahead} ahead at {at_ns}, {ahead_ns} are allowed");
-            prop_assert!(ahead >= -slack_ns, "{ahead} behind at {at_ns}");
-        }
-    }
 }

@@ -1,11 +1,12 @@
 //! A key in a real program on a terminal (Edwards & Cao): starts it on a pseudo-terminal, waits, presses a key, and
 //! takes the time until the program has written that key.
 //!
-//! `typist [--first TEXT] [--keys 4] [--pause 40] [--settle 3] [--start-max 60] -- COMMAND...`
+//! `typist [--first TEXT] [--key TEXT] [--answer TEXT] [--keys 4] [--pause 40] [--settle 3] [--start-max 60] -- COMMAND...`
 //!
 //! The program is there when it has written nothing for `--settle` seconds, at the latest after `--start-max`. Then
 //! `--first` is typed, as `i` to vi; a pause is from an answer to the next key. The key is one that none of
-//! these has on its screen by itself, `Z`. For each key it prints the time to the answer, how many pages the program
+//! these has on its screen by itself, `Z`, and answered when it is there; or `--key`, as `:w` to vi with a newline, and
+//! `--answer`, as what vi writes once the file is on the disk. For each key it prints the time to the answer, how many pages the program
 //! had to wait for a disk for meanwhile, and for how long it ran and waited for a CPU. It ends with the program, and
 //! keeps it until it is killed.
 
@@ -17,11 +18,13 @@ use std::os::unix::ffi::OsStringExt;
 use anyhow::{Context, bail};
 use steward_lab_workloads::{clock, number, output};
 
-const KEY: u8 = b'Z';
+const KEY: &str = "Z";
 const NS: f64 = 1e9;
 
 struct Options {
     first: String,
+    key: String,
+    answer: Option<String>,
     keys: u32,
     pause: f64,
     settle: f64,
@@ -32,11 +35,22 @@ struct Options {
 fn parse() -> Result<Options, lexopt::Error> {
     use lexopt::prelude::*;
     let (keys, pause, settle, start_max) = (4, 40.0, 3.0, 60.0);
-    let mut options = Options { first: String::new(), keys, pause, settle, start_max, command: Vec::new() };
+    let mut options = Options {
+        first: String::new(),
+        key: KEY.to_owned(),
+        answer: None,
+        keys,
+        pause,
+        settle,
+        start_max,
+        command: Vec::new(),
+    };
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
             Long("first") => options.first = parser.value()?.string()?,
+            Long("key") => options.key = parser.value()?.string()?,
+            Long("answer") => options.answer = Some(parser.value()?.string()?),
             Long("keys") => options.keys = number(&mut parser)?,
             Long("pause") => options.pause = number(&mut parser)?,
             Long("settle") => options.settle = number(&mut parser)?,
@@ -50,6 +64,9 @@ fn parse() -> Result<Options, lexopt::Error> {
     }
     if options.command.is_empty() {
         return Err("give the command to type at".into());
+    }
+    if options.key.is_empty() || options.answer.as_ref().is_some_and(String::is_empty) {
+        return Err("there is no key without a character, and no answer".into());
     }
     Ok(options)
 }
@@ -87,10 +104,13 @@ impl Terminal {
         }
     }
 
-    fn press(&self, key: u8) -> anyhow::Result<()> {
-        // SAFETY: one byte, which outlives the call.
-        let written = unsafe { libc::write(self.descriptor, (&raw const key).cast(), 1) };
-        if written == 1 { Ok(()) } else { Err(Error::last_os_error()).context("the terminal takes no key") }
+    fn press(&self, keys: &str) -> anyhow::Result<()> {
+        // SAFETY: it is so long, and outlives the call.
+        let written = unsafe { libc::write(self.descriptor, keys.as_ptr().cast(), keys.len()) };
+        match usize::try_from(written) {
+            Ok(written) if written == keys.len() => Ok(()),
+            _ => Err(Error::last_os_error()).context("the terminal takes no key"),
+        }
     }
 
     /// What the program writes next, or `None` when it writes nothing for so many milliseconds.
@@ -123,9 +143,12 @@ impl Terminal {
         }
     }
 
-    /// Until the program has written the key.
-    fn wait_for_key(&self) -> anyhow::Result<()> {
-        while !self.read(-1)?.is_some_and(|text| text.contains(&KEY)) {}
+    /// Until the program has written this.
+    fn wait_for(&self, answer: &str) -> anyhow::Result<()> {
+        let mut text = Vec::new();
+        while !text.windows(answer.len()).any(|window| window == answer.as_bytes()) {
+            text.extend(self.read(-1)?.unwrap_or_default());
+        }
         Ok(())
     }
 
@@ -155,17 +178,18 @@ fn main() -> anyhow::Result<()> {
     let options = parse()?;
     let terminal = Terminal::start(&options.command)?;
     terminal.settle(options.settle, options.start_max)?;
-    for key in options.first.bytes() {
-        terminal.press(key)?;
+    if !options.first.is_empty() {
+        terminal.press(&options.first)?;
     }
+    let answer = options.answer.as_ref().unwrap_or(&options.key);
     for _ in 0..options.keys {
         // What it writes by itself meanwhile, as a clock in a corner, is no answer.
         terminal.settle(options.pause, options.pause)?;
         let (faults, before) = (terminal.major_faults()?, terminal.ran_and_waited_ms()?);
         let pressed_ns = clock::now_ns();
         output::line(format_args!("s {:.3}", output::ms(pressed_ns)));
-        terminal.press(KEY)?;
-        terminal.wait_for_key()?;
+        terminal.press(&options.key)?;
+        terminal.wait_for(answer)?;
         let latency_ns = clock::now_ns() - pressed_ns;
         let after = terminal.ran_and_waited_ms()?;
         output::line(format_args!("r {:.3}", output::ms(latency_ns)));
