@@ -138,12 +138,6 @@ impl Beside {
             + 100 * (self.reserved.len() + self.reserving.len()) as u32
     }
 
-    /// The weights of those of them that are always there and may use all CPUs.
-    pub fn weights_always_there(&self) -> u32 {
-        let always = self.others.iter().filter(|other| !other.lower && !other.comes_and_goes);
-        always.filter(|other| other.pin.is_none()).map(|other| other.weight).sum()
-    }
-
     /// The part of all CPU time that a domain of this weight is due, with so much reserved for it.
     pub fn share(&self, weight: u32, reserved: f64) -> f64 {
         if self.above.is_some() {
