@@ -1,14 +1,15 @@
 //! A key in a real program on a terminal (Edwards & Cao): starts it on a pseudo-terminal, waits, presses a key, and
 //! takes the time until the program has written that key.
 //!
-//! `typist [--first TEXT] [--key TEXT] [--answer TEXT] [--keys 4] [--pause 40] [--settle 3] [--start-max 60] -- COMMAND...`
+//! `typist [--first TEXT] [--key TEXT] [--answer TEXT] [--keys 4] [--pause 40] [--settle 3] [--start-max 60] -- \
+//! COMMAND...`
 //!
 //! The program is there when it has written nothing for `--settle` seconds, at the latest after `--start-max`. Then
-//! `--first` is typed, as `i` to vi; a pause is from an answer to the next key. The key is one that none of
-//! these has on its screen by itself, `Z`, and answered when it is there; or `--key`, as `:w` to vi with a newline, and
-//! `--answer`, as what vi writes once the file is on the disk. For each key it prints the time to the answer, how many pages the program
-//! had to wait for a disk for meanwhile, and for how long it ran and waited for a CPU. It ends with the program, and
-//! keeps it until it is killed.
+//! `--first` is typed, as `i` to vi; a pause is from an answer to the next key. The key is one that none of these has
+//! on its screen by itself, `Z`, and answered when it is there; or `--key`, as `:w` to vi with a newline, and
+//! `--answer`, as what vi writes once the file is on the disk. For each key it prints the time to the answer, how many
+//! pages the program had to wait for a disk for meanwhile, and for how long it ran and waited for a CPU. It ends with
+//! the program, and keeps it until it is killed.
 
 use std::ffi::{CString, OsString};
 use std::fs;
