@@ -64,6 +64,15 @@ pub enum Rule {
     Irrevocable,
     /// Admitted, and may be revoked: it is neither root's nor the named user's.
     NotNamed,
+    /// SCHED_DEADLINE has no reservation for a thread of the kernel, nor for a task that may not run on every CPU; the
+    /// amount is the nice value that it has instead.
+    Confined,
+    /// It has a real-time policy of its own.
+    OwnPolicy,
+    /// The kernel has promised all that it may under SCHED_DEADLINE.
+    KernelFull,
+    /// It sleeps on a CPU that is offline.
+    Away,
 }
 
 /// The rule by which a decision was made, with its amounts.

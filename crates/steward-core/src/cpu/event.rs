@@ -49,6 +49,15 @@ pub enum Rule {
     Irrevocable,
     /// Admitted, but may be revoked: the task belongs neither to root nor to the user whom its specification names.
     NotNamed,
+    /// Refused: SCHED_DEADLINE has no reservation for a thread of the kernel, nor for a task that may not run on every
+    /// CPU. `amount` is the nice value that it has instead.
+    Confined,
+    /// Refused: it has a real-time policy of its own, which SCHED_DEADLINE would take the place of.
+    OwnPolicy,
+    /// Refused: the kernel has promised all that it may under SCHED_DEADLINE.
+    KernelFull,
+    /// Refused: it sleeps on a CPU that is offline, where SCHED_DEADLINE can promise nothing.
+    Away,
 }
 
 /// The rule by which a decision was made, with its amounts.

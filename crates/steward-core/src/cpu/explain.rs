@@ -108,6 +108,13 @@ fn why_revocable(reason: &Reason) -> String {
     }
 }
 
+/// Why a task that was refused has nothing, by another rule than that the load is too high, and what helps.
+pub fn explain_refusal(task: &TaskRecord) -> Option<String> {
+    let reason = task.reason.filter(|reason| reason.rule != Rule::Load)?;
+    let why = why_not(Some(&reason), task.grant.reservation.bandwidth(), task.cpu, 0.0, 0.0);
+    Some(format!("{why}. {}", advice_out_of_force(task)))
+}
+
 /// What keeps a task out: the rule with its amounts.
 fn why_not(reason: Option<&Reason>, bandwidth: f64, cpu: u32, load: f64, threshold: f64) -> String {
     let bandwidth = approximate_percent(bandwidth);
@@ -124,6 +131,17 @@ fn why_not(reason: Option<&Reason>, bandwidth: f64, cpu: u32, load: f64, thresho
             )
         }
         Some(Reason { rule: Rule::NoCpu, .. }) => "no CPU that is online is allowed to it".to_owned(),
+        Some(Reason { rule: Rule::Confined, amount, .. }) => format!(
+            "SCHED_DEADLINE has no reservation for a thread of the kernel, nor for a task that may not run on every CPU; \
+             it has nice {amount} instead"
+        ),
+        Some(Reason { rule: Rule::OwnPolicy, .. }) => "it has a real-time policy of its own".to_owned(),
+        Some(Reason { rule: Rule::KernelFull, .. }) => {
+            "the kernel has promised all that it may under SCHED_DEADLINE".to_owned()
+        }
+        Some(Reason { rule: Rule::Away, .. }) => {
+            format!("it sleeps on CPU {cpu}, which is offline, where SCHED_DEADLINE can promise nothing")
+        }
         Some(Reason { rule: Rule::Memory, amount, limit, .. }) => format!(
             "it may still bring in {} of memory, and {} are free",
             format_size(*amount as u64),
@@ -327,6 +345,14 @@ fn advice_out_of_force(task: &TaskRecord) -> String {
             "What helps: end or shrink other reservations of that user (`steward status` shows them), or raise \
              user_max in /etc/steward/steward.toml; it does not hold for root and the owner."
         }
+        (Some(Rule::Confined), _) => {
+            "What helps: `--mechanism sched-ext`, or for a program's task all CPUs (`taskset -p`, cpuset.cpus)."
+        }
+        (Some(Rule::OwnPolicy), _) => "What helps: an ordinary policy for it (`chrt --other --pid 0`).",
+        (Some(Rule::KernelFull), _) => {
+            "What helps: end other SCHED_DEADLINE tasks, or raise /proc/sys/kernel/sched_rt_runtime_us."
+        }
+        (Some(Rule::Away), _) => "It is tried again once it has run on another CPU.",
         (Some(Rule::NoCpu), _) => "What helps: allow it a CPU that is online (`taskset -p`, cpuset.cpus).",
         (Some(Rule::Memory), _) => {
             "What helps: end what holds the memory, or give the program less to work on."
@@ -381,7 +407,7 @@ pub fn explain_event(event: &Event) -> String {
             ))
         ),
         EventKind::Refused => format!(
-            "{task} was refused: {}; it runs as best-effort until there is room.",
+            "{task} was refused: {}; it runs as best-effort until that changes.",
             why_not(event.reason.as_ref(), event.bandwidth, *cpu, event.load, event.threshold)
         ),
         EventKind::TableFull => format!(

@@ -42,7 +42,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use steward_core::cpu::event::{Event, EventKind};
+use steward_core::cpu::event::{Event, EventKind, Reason, Rule};
 use steward_core::cpu::mechanism::{Mechanism, MechanismError, MechanismKind, Snapshot, Standing};
 use steward_core::cpu::policy::DomainPolicy;
 use steward_core::cpu::reservation::Grant;
@@ -74,8 +74,8 @@ const CONFINED_NICE: i32 = -10;
 enum Answer {
     Admitted(u64),
     /// Given a better nice value instead.
-    Confined(u64),
-    Refused,
+    Confined { change: u64, why: Reason },
+    Refused(Reason),
 }
 
 impl DeadlineMechanism {
@@ -238,6 +238,7 @@ impl DeadlineMechanism {
             grant,
             standing: Standing::Refused,
             change: None,
+            refused_because: None,
             account: Account::open(tid, !self.crowd.is_here(), &self.roots),
         };
         let kind = self.admit(&mut task, EventKind::Admitted)?;
@@ -260,31 +261,43 @@ impl DeadlineMechanism {
 
     /// Tries to bring a task that has nothing in force into the interactive class; returns what to tell.
     fn admit(&mut self, task: &mut Managed, success: EventKind) -> Result<EventKind, MechanismError> {
-        let load_with_it =
-            self.reserved_per_cpu() + task.grant.reservation.bandwidth() / f64::from(self.cpu_count);
+        let reserved = self.reserved_per_cpu();
+        let load_with_it = reserved + task.grant.reservation.bandwidth() / f64::from(self.cpu_count);
+        let user = process::user(task.pid, &self.roots).ok().flatten().unwrap_or_default();
+        let because = |rule, amount, limit| Reason { rule, uid: user, amount, limit };
         // A nice value takes nothing that could run out.
         let has_room = self.only_nice || load_with_it < self.thresholds.admit_below;
-        let answer = if has_room { self.ask_kernel(task)? } else { Answer::Refused };
+        let answer = if has_room {
+            self.ask_kernel(task, &|rule, amount| because(rule, amount, 0.0))?
+        } else {
+            Answer::Refused(because(Rule::Load, reserved, self.thresholds.admit_below))
+        };
         task.account.settle(task.id.tid, task.standing, &self.roots);
-        let (standing, change, kind) = match answer {
-            Answer::Admitted(change) => (Standing::Admitted, Some(change), success),
-            Answer::Confined(change) => (Standing::Refused, Some(change), EventKind::Refused),
-            Answer::Refused => (Standing::Refused, None, EventKind::Refused),
+        let (standing, change, refused_because) = match answer {
+            Answer::Admitted(change) => (Standing::Admitted, Some(change), None),
+            Answer::Confined { change, why } => (Standing::Refused, Some(change), Some(why)),
+            Answer::Refused(why) => (Standing::Refused, None, Some(why)),
         };
         (task.standing, task.change) = (standing, change);
-        Ok(kind)
+        task.refused_because = refused_because.filter(|_| !self.only_nice);
+        Ok(if standing == Standing::Admitted { success } else { EventKind::Refused })
     }
 
-    fn ask_kernel(&mut self, task: &Managed) -> Result<Answer, MechanismError> {
+    fn ask_kernel(
+        &mut self,
+        task: &Managed,
+        because: &dyn Fn(Rule, f64) -> Reason,
+    ) -> Result<Answer, MechanismError> {
         let tid = task.id.tid;
         let gone = || MechanismError::NoSuchTask { tid };
         let Ok(old) = scheduling::read(tid) else { return Err(gone()) };
         if [POLICY_FIFO, POLICY_ROUND_ROBIN, POLICY_DEADLINE].contains(&old.policy) {
-            return Ok(Answer::Refused);
+            return Ok(Answer::Refused(because(Rule::OwnPolicy, 0.0)));
         }
+        let confined = because(Rule::Confined, f64::from(old.nice.min(CONFINED_NICE)));
         match self.placing(task.id)? {
-            Placing::Confined => return self.nice_instead(task.id, old, None),
-            Placing::Away => return Ok(Answer::Refused),
+            Placing::Confined => return self.nice_instead(task.id, old, confined, None),
+            Placing::Away => return Ok(Answer::Refused(because(Rule::Away, 0.0))),
             Placing::Free => {}
         }
         let reservation = task.grant.reservation;
@@ -294,8 +307,8 @@ impl DeadlineMechanism {
             Ok(number) => Ok(Answer::Admitted(number)),
             Err(error) => match error.errno() {
                 Some(libc::ESRCH) => Err(gone()),
-                Some(libc::EBUSY) => Ok(Answer::Refused),
-                Some(libc::EPERM) => self.nice_instead(task.id, old, Some(error)),
+                Some(libc::EBUSY) => Ok(Answer::Refused(because(Rule::KernelFull, 0.0))),
+                Some(libc::EPERM) => self.nice_instead(task.id, old, confined, Some(error)),
                 Some(libc::EINVAL) => Err(refused_by_kernel(error, RANGE_ADVICE)),
                 _ => Err(refused_by_kernel(error, PERMISSION_ADVICE)),
             },
@@ -321,13 +334,14 @@ impl DeadlineMechanism {
         &mut self,
         task: TaskId,
         old: Scheduling,
+        why: Reason,
         denied: Option<KernelError>,
     ) -> Result<Answer, MechanismError> {
         if old.nice <= CONFINED_NICE {
-            return Ok(Answer::Refused);
+            return Ok(Answer::Refused(why));
         }
         match self.change(task, old, old.with_nice(CONFINED_NICE))? {
-            Ok(number) => Ok(Answer::Confined(number)),
+            Ok(change) => Ok(Answer::Confined { change, why }),
             Err(error) if error.is_absent() => Err(MechanismError::NoSuchTask { tid: task.tid }),
             Err(error) => Err(refused_by_kernel(denied.unwrap_or(error), PERMISSION_ADVICE)),
         }
@@ -386,7 +400,7 @@ impl DeadlineMechanism {
             load: self.reserved_per_cpu().max(self.load.window[0]),
             bandwidth: task.grant.reservation.bandwidth(),
             threshold: self.thresholds.admit_below,
-            reason: None,
+            reason: task.refused_because,
         });
     }
 

@@ -115,6 +115,10 @@ fn reason(reason: Reason) -> api::Reason {
         Rule::Memory => api::Rule::Memory,
         Rule::Irrevocable => api::Rule::Irrevocable,
         Rule::NotNamed => api::Rule::NotNamed,
+        Rule::Confined => api::Rule::Confined,
+        Rule::OwnPolicy => api::Rule::OwnPolicy,
+        Rule::KernelFull => api::Rule::KernelFull,
+        Rule::Away => api::Rule::Away,
     };
     let Reason { uid, amount, limit, .. } = reason;
     api::Reason { rule, uid, amount, limit }

@@ -2,6 +2,7 @@
 
 use libsteward::{ApiError, api};
 use steward_core::authority::{Action, Amount};
+use steward_core::cpu::explain::explain_refusal;
 use steward_core::cpu::mechanism::{CpuRecord, MechanismKind, Standing, TaskRecord};
 use steward_core::cpu::plan::ByHand;
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
@@ -179,8 +180,9 @@ impl Daemon {
         let grant = Some(request.grant);
         let standing = self.assign_thread(pid, first.tid, grant).map_err(reply::mechanism_error)?;
         if standing == Some(Standing::Refused) && !request.keep_if_refused {
+            let refused = self.admission_refused(first.tid, &request.grant);
             let _ = self.assign_thread(pid, first.tid, None);
-            return Err(self.admission_refused(&request.grant));
+            return Err(refused);
         }
         for tid in tids.iter().filter(|tid| **tid != first.tid) {
             // A thread that ended meanwhile needs nothing, and the promise to the process stands without it. Its id may
@@ -214,10 +216,21 @@ impl Daemon {
         Ok(api::Standings { standing: standing.map(reply::standing), reads_requests: None })
     }
 
-    fn admission_refused(&mut self, grant: &Grant) -> ApiError {
+    /// That the thread `tid`, which still has its record, was refused `grant`.
+    fn admission_refused(&mut self, tid: i32, grant: &Grant) -> ApiError {
         let admit_below = self.settings.config.cpu.thresholds.admit_below;
         let bandwidth = grant.reservation.bandwidth();
-        let cpus = self.snapshot().map(|snapshot| snapshot.cpus).unwrap_or_default();
+        let (tasks, cpus) =
+            self.snapshot().map(|snapshot| (snapshot.tasks, snapshot.cpus)).unwrap_or_default();
+        let by_rule = tasks.iter().find(|task| task.tid == tid).and_then(explain_refusal);
+        if let Some(why) = by_rule {
+            let reason = format!(
+                "{} ({:.1} % of a CPU) is refused: {why}",
+                grant.reservation,
+                bandwidth * 100.0
+            );
+            return ApiError::AdmissionRefused { reason, bandwidth, admit_below };
+        }
         let load = |cpu: &CpuRecord| cpu.measured_load.max(cpu.projected_load);
         let least =
             cpus.iter().filter(|cpu| cpu.online).min_by(|one, other| load(one).total_cmp(&load(other)));

@@ -195,6 +195,10 @@ fn every_rule_in_a_sentence_with_its_amounts() {
         (EventKind::Refused, reason(Rule::User, 0.7, 0.75)),
         (EventKind::Refused, reason(Rule::Users, 32.0, 32.0)),
         (EventKind::Refused, reason(Rule::NoCpu, 0.0, 0.0)),
+        (EventKind::Refused, reason(Rule::Confined, -10.0, 0.0)),
+        (EventKind::Refused, reason(Rule::OwnPolicy, 0.0, 0.0)),
+        (EventKind::Refused, reason(Rule::KernelFull, 0.0, 0.0)),
+        (EventKind::Refused, reason(Rule::Away, 0.0, 0.0)),
         (EventKind::Admitted, reason(Rule::Irrevocable, 0.75, 0.8)),
         (EventKind::Admitted, reason(Rule::NotNamed, 0.0, 0.8)),
         (EventKind::RevokedDisplaced, reason(Rule::NoCpu, 1.0, 0.0)),
@@ -204,6 +208,7 @@ fn every_rule_in_a_sentence_with_its_amounts() {
         events.into_iter().map(|(kind, reason)| explain_event(&event(kind, reason))).collect();
     for (standing, reason) in [
         (Standing::Refused, reason(Rule::User, 0.7, 0.75)),
+        (Standing::Refused, reason(Rule::Confined, -10.0, 0.0)),
         (Standing::Revoked, reason(Rule::Memory, 1500.0 * 1048576.0, 300.0 * 1048576.0)),
         (Standing::Admitted, reason(Rule::NotNamed, 0.0, 0.8)),
     ] {

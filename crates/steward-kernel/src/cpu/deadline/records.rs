@@ -28,7 +28,7 @@ pub(super) fn task_record(task: &Managed, roots: &Roots) -> TaskRecord {
         reserved_time_ns,
         best_effort_time_ns,
         overrun_max_ns: 0,
-        reason: None,
+        reason: task.refused_because,
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use steward_core::cpu::event::Event;
+use steward_core::cpu::event::{Event, Reason};
 use steward_core::cpu::mechanism::{MechanismError, Standing};
 use steward_core::cpu::reservation::Grant;
 use steward_core::cpu::thresholds::Thresholds;
@@ -51,6 +51,7 @@ pub(super) struct Managed {
     pub(super) standing: Standing,
     /// The change that is in force on it, by its number in the journal.
     pub(super) change: Option<u64>,
+    pub(super) refused_because: Option<Reason>,
     pub(super) account: Account,
 }
 

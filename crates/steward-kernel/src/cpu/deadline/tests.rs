@@ -79,6 +79,13 @@ impl Place {
         }
     }
 
+    /// The rule that the record of a task says it was refused by, with its amount.
+    fn refused_by(&mut self, tid: i32) -> Option<(Rule, f64)> {
+        let tasks = self.mechanism.snapshot().expect("in force").tasks;
+        let reason = tasks.iter().find(|task| task.tid == tid)?.reason?;
+        Some((reason.rule, reason.amount))
+    }
+
     fn events(&mut self, tid: i32) -> Vec<EventKind> {
         let mut kinds = Vec::new();
         let lost = self.mechanism.take_events(&mut |event| {
@@ -214,6 +221,7 @@ fn what_the_kernel_refuses_stays_an_ordinary_task() {
     assert_eq!(children[refused].scheduling().policy, scheduling::POLICY_NORMAL);
     // The kernel has one pot for all: another test may have made room meanwhile, and then it is taken back.
     assert_eq!(place.events(children[refused].tid()).first(), Some(&EventKind::Refused));
+    assert!(matches!(place.refused_by(children[refused].tid()), Some((Rule::KernelFull, _))));
 }
 
 #[test]
@@ -226,6 +234,7 @@ fn a_refused_task_is_taken_in_once_there_is_room() {
         .expect("in force");
     let standing = place.mechanism.assign(child.tid(), Some(grant(5, 30))).expect("it runs");
     assert_eq!(standing, Some(Standing::Refused));
+    assert_eq!(place.refused_by(child.tid()), Some((Rule::Load, 0.0)));
     place.scan();
     assert_eq!(child.scheduling().policy, scheduling::POLICY_NORMAL);
     place.mechanism.set_thresholds(Thresholds::default()).expect("in force");
@@ -340,6 +349,7 @@ fn a_thread_of_the_kernel_is_never_asked_a_reservation_for() {
     let before = scheduling::read(thread.id.tid).expect("it runs");
     let standing = place.mechanism.assign(thread.id.tid, Some(grant(1, 100))).expect("it runs");
     let given = scheduling::read(thread.id.tid).expect("it runs");
+    assert_eq!(place.refused_by(thread.id.tid), Some((Rule::Confined, f64::from(CONFINED_NICE))));
     place.mechanism.assign(thread.id.tid, None).expect("it runs");
     assert_eq!((standing, given), (Some(Standing::Refused), before.with_nice(CONFINED_NICE)));
     assert_eq!(scheduling::read(thread.id.tid).expect("it runs"), before);
@@ -384,6 +394,7 @@ fn a_task_with_a_real_time_policy_of_its_own_is_left_alone() {
     }
     let standing = place.mechanism.assign(child.tid(), Some(grant(5, 30))).expect("it runs");
     assert_eq!(standing, Some(Standing::Refused));
+    assert_eq!(place.refused_by(child.tid()), Some((Rule::OwnPolicy, 0.0)));
     assert_eq!(child.scheduling().policy, POLICY_FIFO);
 }
 
