@@ -119,9 +119,9 @@ proptest! {
 /// Whenever it pays, credit beyond `V - m T / W` is forgotten, whatever it began with. The other one stands at V or
 /// later: while anybody else is served, a task of it waits, so that V never passes it. It stood at V at the latest when
 /// it was chosen last; since then each CPU has served it for one quantum, a long one if nothing waited, and something
-/// may be unpaid from before. From now on tasks of both wait, and each is chosen only while it does not stand behind the
-/// other: so it is ahead of that by a quantum of each CPU at most, and what is unpaid there. While one stands before V,
-/// nobody takes V further: so who has its credit counted anew loses credit, and nothing else.
+/// may be unpaid from before. From now on tasks of both wait, and each is chosen only while it does not stand behind
+/// the other: so it is ahead of that by a quantum of each CPU at most, and what is unpaid there. While one stands
+/// before V, nobody takes V further: so who has its credit counted anew loses credit, and nothing else.
 struct Apart {
     ahead_ns: f64,
     behind_ns: f64,
