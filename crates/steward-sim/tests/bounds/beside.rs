@@ -47,6 +47,12 @@ pub fn beside() -> impl Strategy<Value = Beside> {
     })
 }
 
+/// The same, or nothing, so that somebody may have all CPUs.
+pub fn beside_or_nothing() -> impl Strategy<Value = Beside> {
+    let nothing = Beside { others: vec![], reserved: vec![], reserving: vec![], above: None };
+    prop_oneof![1 => Just(nothing), 3 => beside()]
+}
+
 /// The same without anybody who comes and goes but tasks with reservations; of those that are always there one may have
 /// a higher priority.
 pub fn beside_busy() -> impl Strategy<Value = Beside> {
@@ -136,6 +142,12 @@ impl Beside {
     pub fn weights_of_all(&self) -> u32 {
         self.others.iter().map(|other| other.weight).sum::<u32>()
             + 100 * (self.reserved.len() + self.reserving.len()) as u32
+    }
+
+    /// The weights of those of the usual priority that are always there.
+    pub fn weights_always_there(&self) -> u32 {
+        let always = self.others.iter().filter(|other| !other.lower && !other.comes_and_goes);
+        always.map(|other| other.weight).sum()
     }
 
     /// The part of all CPU time that a domain of this weight is due, with so much reserved for it.

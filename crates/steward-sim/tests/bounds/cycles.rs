@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use steward_sim::cpu::scenario::{DomainSpec, TaskSpec};
 use steward_sim::{Amount, Phase};
 
-use crate::beside::{Beside, beside, beside_busy};
+use crate::beside::{Beside, beside, beside_busy, beside_or_nothing};
 use crate::plain;
-use crate::random::{BUSY, CYCLE_NS, DURATION_NS, MS, QUANTUM_NS, SECOND, task};
+use crate::random::{BUSY, CYCLE_NS, DURATION_NS, MS, QUANTUM_ALONE_NS, QUANTUM_NS, SECOND, UNPAID_NS, task};
 use crate::watch::Watch;
 
 /// How often is looked at what was served.
@@ -108,6 +108,78 @@ proptest! {
             let left_ns = beside.leaves_ns(cpus, present_ns) / f64::from(cpus);
             let due_ns = rate * (left_ns - constant_ns) / stretch;
             prop_assert!(view.used_ns as f64 >= due_ns, "{} of {due_ns} in {present_ns} at {at_ns}", view.used_ns);
+        }
+    }
+}
+
+/// How far one that comes on, with a task for each CPU, may ever be ahead of one that was there all the time and stays,
+/// and behind it, in nanoseconds of service of the lighter one. Both may run everywhere, neither has a reservation.
+///
+/// Let V be the level's clock when it comes, and W the weights of those that are there in any case, its own among them.
+/// Whenever it pays, credit beyond `V - m T / W` is forgotten, whatever it began with. The other one stands at V or
+/// later: while anybody else is served, a task of it waits, so that V never passes it. It stood at V at the latest when
+/// it was chosen last; since then each CPU has served it for one quantum, a long one if nothing waited, and something
+/// may be unpaid from before. From now on tasks of both wait, and each is chosen only while it does not stand behind
+/// the other: so it is ahead of that by a quantum of each CPU at most, and what is unpaid there. While one stands
+/// before V, nobody takes V further: so who has its credit counted anew loses credit, and nothing else.
+struct Apart {
+    ahead_ns: f64,
+    behind_ns: f64,
+}
+
+impl Apart {
+    fn most(cpus: u32, comes: u32, stays: u32, beside: &Beside) -> Self {
+        let (cpus, smallest) = (f64::from(cpus), f64::from(comes.min(stays)));
+        let there = f64::from(comes + stays + beside.weights_always_there());
+        let credit_ns = cpus * CYCLE_NS as f64 / there;
+        let each_ns = |ns: u64, weight: u32| ns as f64 / f64::from(weight);
+        let turn_ns = |weight: u32| each_ns(QUANTUM_NS + UNPAID_NS, weight);
+        let alone_ns = |weight: u32| each_ns(QUANTUM_ALONE_NS + UNPAID_NS, weight);
+        Apart {
+            ahead_ns: smallest * (credit_ns + cpus * (turn_ns(comes) + alone_ns(stays))),
+            // The one task that it had before may just have had a CPU.
+            behind_ns: smallest * (cpus * turn_ns(stays) + alone_ns(comes)),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Who comes back, or comes late, takes what it is due in a cycle ahead of one that stays, and what the CPUs are in
+    /// the middle of, and is never behind it by more than that.
+    #[test]
+    fn who_comes_back_takes_a_cycle_s_part_ahead_and_what_runs_meanwhile(
+        cpus in 1u32..=8, seed: u16, weights in prop::array::uniform2(20u32..500), away_ms in 0u64..4000,
+        before_ms in prop::option::of(1u64..3000), beside in beside_or_nothing(),
+    ) {
+        let [comes, stays] = weights;
+        let back_ns = before_ms.unwrap_or(0) * MS + away_ms * MS + SECOND;
+        let mut domains: Vec<DomainSpec> = weights.into_iter().enumerate()
+            .map(|(place, weight)| DomainSpec { weight, ..DomainSpec::new(format!("d{place}"), None) })
+            .collect();
+        let mut tasks = vec![
+            TaskSpec { starts: vec![Amount::Fixed(back_ns)], ..task("comes", Some(0), cpus, &BUSY) },
+            TaskSpec { starts: vec![Amount::Fixed(0)], ..task("stays", Some(1), cpus, &BUSY) },
+        ];
+        if let Some(before_ms) = before_ms {
+            let before = [Phase::Run(Amount::Fixed(before_ms * MS)), Phase::Sleep(Amount::Fixed(3600 * SECOND))];
+            tasks.push(TaskSpec { starts: vec![Amount::Fixed(0)], ..task("before", Some(0), 1, &before) });
+        }
+        beside.add(cpus, &mut domains, &mut tasks);
+        let mut watch = Watch::new(&plain(cpus, seed, domains, tasks));
+        watch.run_unseen(back_ns);
+        // It has left by then.
+        prop_assume!(watch.served_ns(0) == before_ms.unwrap_or(0) * MS);
+        let begun = [0, 1].map(|place| watch.served_ns(place));
+        let smallest = f64::from(comes.min(stays));
+        let bound = Apart::most(cpus, comes, stays, &beside);
+        for at_ns in (back_ns..back_ns + 20 * SECOND).step_by(STEP_NS as usize) {
+            watch.run_unseen(at_ns);
+            let part = |place: usize| (watch.served_ns(place) - begun[place]) as f64 / f64::from(weights[place]);
+            let ahead_ns = (part(0) - part(1)) * smallest;
+            prop_assert!(ahead_ns <= bound.ahead_ns, "{ahead_ns} ahead at {at_ns}, of {}", bound.ahead_ns);
+            prop_assert!(ahead_ns >= -bound.behind_ns, "{ahead_ns} behind at {at_ns}, of {}", bound.behind_ns);
         }
     }
 }

@@ -20,6 +20,10 @@ pub const CYCLE_NS: u64 = 500 * MS;
 pub const SLICE_NS: u64 = 3 * MS;
 /// The longest that a task runs at a time: a slice of 3 ms ends at the tick after it, and ticks are 4 ms apart.
 pub const QUANTUM_NS: u64 = 7 * MS;
+/// The same while nothing else waits: its slice is 20 ms then.
+pub const QUANTUM_ALONE_NS: u64 = 24 * MS;
+/// What a domain may owe for what it used on a CPU before that.
+pub const UNPAID_NS: u64 = MS / 2;
 
 pub const ONOFF: [Phase; 2] = [Phase::Run(Amount::Fixed(11 * MS)), Phase::Sleep(Amount::Fixed(5 * MS))];
 pub const BUSY: [Phase; 1] = [Phase::Run(Amount::Forever)];
