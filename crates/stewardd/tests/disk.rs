@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use common::{Machine, Running, Sleeper, row};
 use libsteward::Error;
 use libsteward::api::{self, ApiError, IoClass};
+use steward_core::cpu::mechanism::Standing;
 use steward_core::disk::calibration::Calibration;
 use steward_core::disk::cost::{Model, Way};
 use steward_core::disk::latency::Histogram;
@@ -369,6 +370,32 @@ fn as_soon_as_anybody_is_first_whom_a_weight_cannot_bring_first_all_stand_in_one
     until(&machine, &daemon, |wanted| wanted.limits.is_empty() && is_weighed(wanted));
     machine.cgroups.tree().disk_settings.clear();
     until(&machine, &daemon, |wanted| has(wanted, Priority::RealTime(4)) && wanted.weights.is_empty());
+}
+
+#[test]
+fn who_has_ended_when_domains_are_looked_at_is_first_nowhere() {
+    let machine = with_a_disk_that_rotates();
+    // Nobody runs it.
+    machine.write_specs("a.toml", &(row(&machine.program("first"), "5ms/30ms") + "io = \"interactive\"\n"));
+    let daemon = machine.start();
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    let process = with_process(&machine, &daemon, "desk");
+    until(&machine, &daemon, |wanted| priority_of(wanted, process.pid()) == Some(Priority::BY_WEIGHT));
+    let mut ended = std::process::Command::new("true").spawn().expect("it starts");
+    let stat = format!("/proc/{}/stat", ended.id());
+    while !std::fs::read_to_string(&stat).expect("nobody has collected it").contains(") Z ") {
+        std::thread::yield_now();
+    }
+    // As the scheduler has it that was asked a moment before.
+    {
+        let mut fake = machine.fake.machine();
+        let grant = fake.exec_table.iter().find_map(|(_, grant)| *grant).expect("there is a specification");
+        fake.tasks.insert(ended.id() as i32, (grant, Standing::Admitted));
+    }
+    daemon.client().call(&create("desk/later", None, None)).expect("made");
+    let later = with_process(&machine, &daemon, "desk/later");
+    until(&machine, &daemon, |wanted| priority_of(wanted, later.pid()) == Some(Priority::BY_WEIGHT));
+    ended.wait().expect("it is collected");
 }
 
 #[test]

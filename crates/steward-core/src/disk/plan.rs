@@ -105,9 +105,9 @@ impl Seen {
         self.by_weight && self.domains.contains_key(&task) && !is_last
     }
 
-    /// Whether anybody is to be served first who is in no domain that is.
-    pub fn has_first_elsewhere(&self, domains: &BTreeMap<TaskId, Priority>) -> bool {
-        self.named().any(|task| !domains.contains_key(&task))
+    /// Those who are to be served first and are in no domain that is.
+    pub fn first_elsewhere(&self, domains: &BTreeMap<TaskId, Priority>) -> impl Iterator<Item = TaskId> {
+        self.named().filter(move |task| !domains.contains_key(task))
     }
 
     /// The processes of those that are to be served first.
@@ -253,9 +253,10 @@ mod tests {
         let named =
             |tid| Seen { programs: BTreeMap::from([(task(tid), Priority::RealTime(2))]), ..Seen::default() };
         let domains = in_domain(true).domains;
-        assert!(named(2).has_first_elsewhere(&domains));
-        assert!(!named(1).has_first_elsewhere(&domains));
+        let elsewhere = |seen: &Seen| seen.first_elsewhere(&domains).collect::<Vec<TaskId>>();
+        assert_eq!(elsewhere(&named(2)), [task(2)]);
+        assert!(elsewhere(&named(1)).is_empty());
         let journal = Seen { for_others: BTreeSet::from([task(2)]), ..named(2) };
-        assert!(!journal.has_first_elsewhere(&domains));
+        assert!(elsewhere(&journal).is_empty());
     }
 }

@@ -84,7 +84,7 @@ impl Daemon {
         let by_weight_alone = has_first
             && knows_weights
             && shares::reach_the_top(&tree)
-            && !programs.has_first_elsewhere(&wanted.first);
+            && !self.is_anybody_first_elsewhere(programs, &wanted.first);
         let by_weight_alone = has_first && self.disk.by_weight_alone(now_ns, by_weight_alone);
         let limits: Vec<(String, Limit)> = tree
             .iter()
@@ -157,6 +157,13 @@ impl Daemon {
             }
         }
         wanted
+    }
+
+    /// Whether anybody is to be served first who is in no domain that is. Programs were looked at before domains were:
+    /// whoever has ended in between was in none of them when these were, and all would stand in one line for half a
+    /// minute for somebody who has gone.
+    fn is_anybody_first_elsewhere(&self, programs: &Seen, first: &BTreeMap<TaskId, Priority>) -> bool {
+        programs.first_elsewhere(first).any(|task| process::is_alive(task, &self.options.roots))
     }
 
     /// Where Steward had a cgroup hand the disk out for nobody who is there any more.
