@@ -251,7 +251,7 @@ fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_no
     daemon.client().call(&normal).expect("less");
     until(&machine, &daemon, |wanted| wanted.priorities.is_empty());
     // What it started meanwhile was born with the priority.
-    assert!(machine.disk.wanted().heirs.iter().any(|(task, _)| task.tid == process.pid()));
+    assert!(machine.disk.wanted().left.iter().any(|(task, _)| task.tid == process.pid()));
 }
 
 /// A machine with a disk that is to have the elevator that knows weights.

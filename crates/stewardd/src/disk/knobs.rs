@@ -67,6 +67,9 @@ pub struct Wanted {
     pub known: Known,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
     pub heirs: BTreeMap<TaskId, Priority>,
+    /// The same of tasks of domains that are served first no longer, or which have left them: they may as well have
+    /// that of the [other way](Priority::other_way).
+    pub left: BTreeMap<TaskId, Priority>,
 }
 
 /// A limit, and of whom on what: another cgroup may come to have the path, and another device the number, for which the
@@ -314,6 +317,12 @@ impl Work<'_> {
         let has_record = |task: &TaskId| matches!(state.given.get(task), Some((Some(_), _)));
         for (task, inherited) in wanted.heirs.iter().filter(|(task, _)| !has_record(task)) {
             self.put_away(*task, *inherited);
+        }
+        for (task, inherited) in wanted.left.iter().filter(|(task, _)| !has_record(task)) {
+            self.put_away(*task, *inherited);
+            if let Some(other) = inherited.other_way() {
+                self.put_away(*task, other);
+            }
         }
     }
 

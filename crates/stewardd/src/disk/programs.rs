@@ -29,7 +29,7 @@ impl Daemon {
     fn look_at_disks(&mut self, now_ns: u64) {
         self.tick_counting(now_ns);
         let heirs = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.take_heirs()).unwrap_or_default();
-        let mut heirs = self.heirs(&heirs);
+        let heirs = self.heirs(&heirs);
         if !self.disk.is_due(now_ns) && heirs.is_empty() {
             return;
         }
@@ -59,7 +59,6 @@ impl Daemon {
         let of_domains = seen.domains.keys().copied().collect();
         let Decision { priorities, ordered, waits, left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
-        heirs.extend(left);
         let disks = match ordered {
             true => devices::present(&self.options.roots),
             false => BTreeMap::new(),
@@ -82,6 +81,7 @@ impl Daemon {
             limits,
             lost,
             heirs,
+            left,
             // want() says what is known where that counts.
             ..Wanted::default()
         };

@@ -52,9 +52,9 @@ pub(crate) struct Disk {
     pub(crate) counting: Counting,
     /// What was counted of it, by path.
     pub(crate) totals: BTreeMap<Arc<str>, Totals>,
-    /// What the worker was given last, without its heirs.
+    /// What the worker was given last, without whose priority was to be taken back.
     wanted: Wanted,
-    /// The same with its heirs, until the worker comes to it.
+    /// The same with those, until the worker comes to it.
     waiting: Arc<Outstanding<Option<Wanted>>>,
     /// When it was looked last, and when it is looked again.
     looked_at_ns: u64,
@@ -362,12 +362,13 @@ impl Disk {
             let before = waiting.take();
             let waits = before.is_some();
             // Whose priority was to be taken back before that is done still has it.
-            let mut heirs = before.map(|before| before.heirs).unwrap_or_default();
+            let Wanted { mut heirs, mut left, .. } = before.unwrap_or_default();
             heirs.extend(&wanted.heirs);
-            *waiting = Some(Wanted { heirs, ..wanted.clone() });
+            left.extend(&wanted.left);
+            *waiting = Some(Wanted { heirs, left, ..wanted.clone() });
             waits
         });
-        self.wanted = Wanted { heirs: BTreeMap::new(), ..wanted };
+        self.wanted = Wanted { heirs: BTreeMap::new(), left: BTreeMap::new(), ..wanted };
         if waits {
             // The job that waits already does what is wanted by then.
             return None;
@@ -388,10 +389,10 @@ impl Disk {
         let first = std::mem::take(&mut self.first);
         let nothing = Wanted { lost: self.lost, again: self.again.number(), ..Wanted::default() };
         self.waiting.take_on(Option::take, |waiting| {
-            let mut heirs = waiting.map(|waiting| waiting.heirs).unwrap_or_default();
-            heirs.extend(first);
+            let Wanted { heirs, mut left, .. } = waiting.unwrap_or_default();
+            left.extend(first);
             // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
-            let _ = self.knobs.apply(&Wanted { heirs, ..nothing.clone() });
+            let _ = self.knobs.apply(&Wanted { heirs, left, ..nothing.clone() });
         });
         self.wanted = nothing;
         if let Some(cgroups) = cgroups {
@@ -457,8 +458,8 @@ mod tests {
         disk.first = BTreeMap::from([heir(2)]);
         disk.stop(None);
         assert_eq!((late.work)(), Ok(Progress::Done));
-        let wanted = Wanted { heirs: BTreeMap::from([heir(1), heir(2)]), ..Wanted::default() };
-        assert_eq!(fake.applied(), [wanted]);
+        let (heirs, left) = (BTreeMap::from([heir(1)]), BTreeMap::from([heir(2)]));
+        assert_eq!(fake.applied(), [Wanted { heirs, left, ..Wanted::default() }]);
     }
 
     #[test]

@@ -188,6 +188,31 @@ fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_not_its_own_choice(
 }
 
 #[test]
+fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_taken_back_with_the_class() {
+    let (directory, mut roots, ..) = with(&[]);
+    roots.proc = "/proc".into();
+    let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
+    let knobs = told_by(|| Err("nobody".to_owned()), &roots, &journal);
+    for is_of_domain in [true, false] {
+        let process = Sleeper(Command::new("sleep").arg("600").spawn().expect("it starts"));
+        let pid = i32::try_from(process.0.id()).expect("a small number");
+        let task = steward_kernel::process::stat(pid, &roots).expect("it runs").id;
+        let born = Priority::BY_WEIGHT;
+        assert!(priority::switch(task, Priority::Unset, born, &roots).expect("it can be changed"));
+        // By the last look it was to have this, and nobody came to give it.
+        let inherited = BTreeMap::from([(task, Priority::RealTime(4))]);
+        let wanted = match is_of_domain {
+            true => Wanted { left: inherited, ..Wanted::default() },
+            // Who was started by a program has chosen what is not the program's.
+            false => Wanted { heirs: inherited, ..Wanted::default() },
+        };
+        knobs.apply(&wanted).expect("it can be taken back");
+        let has_it = priority::switch(task, born, born, &roots).expect("it can be asked");
+        assert_eq!(has_it, !is_of_domain);
+    }
+}
+
+#[test]
 fn it_is_told_what_came_of_it_where_nobody_is_told_who_waits_and_the_kernel_has_no_weights() {
     let (_directory, roots, _journal, knobs) = with(&[("sys/fs/cgroup/steward.a/io.stat", "")]);
     plug(&roots, "sda", 1);
