@@ -19,6 +19,7 @@ use steward_core::resource::Resource;
 use steward_kernel::disk::calibrations::Calibrations;
 use stewardd::disk::knobs::Wanted;
 use stewardd::disk::outcome::Outcome;
+use stewardd::domains::cgroups::Cgroups;
 
 /// Asks for the status, each time a turn of the daemon's loop, until disks are wanted as they should be.
 fn until(machine: &Machine, daemon: &Running, wanted: impl Fn(&Wanted) -> bool) {
@@ -162,6 +163,10 @@ fn settings(io: Option<IoClass>, disk: Option<f64>) -> api::DomainSettings {
     api::DomainSettings { io, disk, ..api::DomainSettings::default() }
 }
 
+fn reset(setting: &str) -> api::DomainSettings {
+    api::DomainSettings { reset: vec![setting.into()], ..api::DomainSettings::default() }
+}
+
 fn create(domain: &str, io: Option<IoClass>, disk: Option<f64>) -> api::CreateDomain {
     api::CreateDomain { domain: domain.into(), settings: settings(io, disk), ..api::CreateDomain::default() }
 }
@@ -196,11 +201,7 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
     assert_eq!(weight_of(&wanted, "steward.batch"), Some(10));
     assert!(wanted.ordered && !wanted.waits && wanted.priorities.is_empty(), "{wanted:?}");
     assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
-    let back = api::SetDomain {
-        domain: "web".into(),
-        settings: api::DomainSettings { reset: vec!["disk".into()], ..api::DomainSettings::default() },
-        ..api::SetDomain::default()
-    };
+    let back = api::SetDomain { domain: "web".into(), settings: reset("disk"), ..api::SetDomain::default() };
     daemon.client().call(&back).expect("less");
     until(&machine, &daemon, |wanted| weight_of(wanted, "steward.web").is_none());
     drop(batch);
@@ -252,6 +253,24 @@ fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_no
     until(&machine, &daemon, |wanted| wanted.priorities.is_empty());
     // What it started meanwhile was born with the priority.
     assert!(machine.disk.wanted().left.iter().any(|(task, _)| task.tid == process.pid()));
+}
+
+#[test]
+fn who_was_born_in_a_domain_since_the_last_look_does_not_keep_its_priority_when_it_comes_first_no_longer() {
+    let machine = with_a_disk_that_rotates();
+    let daemon = machine.start();
+    for (domain, back) in [("desk", settings(Some(IoClass::Normal), None)), ("shelf", reset("io"))] {
+        daemon.client().call(&create(domain, Some(IoClass::Interactive), None)).expect("made");
+        let process = with_process(&machine, &daemon, domain);
+        until(&machine, &daemon, |wanted| priority_of(wanted, process.pid()).is_some());
+        // As the kernel puts it there, and nobody tells.
+        let child = Sleeper::start(&machine.program("child"));
+        machine.cgroups.move_process(child.pid(), &format!("steward.{domain}")).expect("it is there");
+        let normal = api::SetDomain { domain: domain.into(), settings: back, ..api::SetDomain::default() };
+        daemon.client().call(&normal).expect("less");
+        until(&machine, &daemon, |wanted| wanted.left.keys().any(|task| task.tid == child.pid()));
+        assert!(priority_of(&machine.disk.wanted(), child.pid()).is_none());
+    }
 }
 
 /// A machine with a disk that is to have the elevator that knows weights.

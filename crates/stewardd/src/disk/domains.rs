@@ -25,6 +25,9 @@ pub(super) struct OfDomains {
     pub(super) first: BTreeMap<TaskId, Priority>,
     /// Their processes.
     pub(super) processes: BTreeMap<TaskId, i32>,
+    /// The tasks of those that were lately and are no longer, as they are now: one that was born since the last look
+    /// has its parent's priority, and nobody has seen it.
+    pub(super) no_longer_first: BTreeMap<TaskId, Priority>,
     /// Whether they come first by weights.
     pub(super) by_weight: bool,
     /// How many do, beside each other.
@@ -57,11 +60,14 @@ impl Daemon {
     /// specifications say of who is there.
     pub(super) fn disk_domains(&mut self, now_ns: u64, programs: &Seen) -> OfDomains {
         let mut wanted = OfDomains::default();
-        let Some(mut tree) = self.domains.disk_levels() else {
+        let tree = self.domains.disk_levels();
+        let first = tree.as_ref().map(|tree| self.processes_served_first(tree)).unwrap_or_default();
+        let lately = self.disk.note_first(now_ns, first.values());
+        (wanted.no_longer_first, _) = self.tasks_of(&self.processes_of(lately.iter().map(String::as_str)));
+        let Some(mut tree) = tree else {
             self.hand_disk_out_no_longer();
             return wanted;
         };
-        let first = self.processes_served_first(&tree);
         (wanted.first, wanted.processes) = self.tasks_of(&first);
         let Ok(cgroups) = self.domains.cgroups() else { return wanted };
         // Where nobody hands the disk out, all stand in one line, in which the tasks' own priorities count everywhere.
@@ -244,11 +250,15 @@ impl Daemon {
 
     /// The processes in interactive domains, each with its domain: what they start is theirs too.
     fn processes_served_first(&self, tree: &Tree) -> BTreeMap<i32, String> {
-        let interactive =
-            self.domains.made().filter(|path| shares::class_of(tree, path) == Class::Interactive);
+        self.processes_of(
+            self.domains.made().filter(|path| shares::class_of(tree, path) == Class::Interactive),
+        )
+    }
+
+    /// The processes in these domains, each with its domain.
+    fn processes_of<'path>(&self, paths: impl Iterator<Item = &'path str>) -> BTreeMap<i32, String> {
         let processes = |path: &str| self.domains.processes(path).unwrap_or_default();
-        let of = |path| processes(path).into_iter().map(move |pid| (pid, path.to_owned()));
-        interactive.flat_map(of).collect()
+        paths.flat_map(|path| processes(path).into_iter().map(move |pid| (pid, path.to_owned()))).collect()
     }
 
     /// All tasks of these processes, served first by the real-time class, and the process of each.

@@ -57,8 +57,9 @@ impl Daemon {
         };
         let for_others = seen.for_others.clone();
         let of_domains = seen.domains.keys().copied().collect();
-        let Decision { priorities, ordered, waits, left, .. } =
+        let Decision { priorities, ordered, waits, mut left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
+        left.extend(domains.no_longer_first.into_iter().filter(|(task, _)| !priorities.contains_key(task)));
         let disks = match ordered {
             true => devices::present(&self.options.roots),
             false => BTreeMap::new(),

@@ -39,6 +39,9 @@ const LOOK_EVERY_NS: u64 = 1_000_000_000;
 const LOOK_SOON_NS: u64 = 100_000_000;
 /// For how long after the last one whom weights alone could not bring first all stand in one line, in nanoseconds.
 const BY_CLASS_FOR_NS: u64 = 30_000_000_000;
+/// For how long after a domain was served first last it is looked who was born there with its priority, in nanoseconds:
+/// since the look before, and until the worker had taken it from the parents.
+const BORN_WITHIN_NS: u64 = 2_000_000_000;
 /// How often it is looked what runs in the background, in nanoseconds: all processes are looked at for that.
 const BACKGROUND_EVERY_NS: u64 = 30_000_000_000;
 /// How often it is looked where what is swapped out goes, in nanoseconds.
@@ -63,6 +66,8 @@ pub(crate) struct Disk {
     background_at_ns: u64,
     /// The tasks of domains that are served first, as it was seen last.
     pub(super) first: BTreeMap<TaskId, Priority>,
+    /// When domains with processes were served first last, by path: those that are, and those that were lately.
+    first_at_ns: BTreeMap<String, u64>,
     /// The cgroups that hand the disk out because of Steward.
     pub(super) handed_out: BTreeSet<String>,
     /// What ran there then.
@@ -110,6 +115,7 @@ impl Disk {
             look_at_ns: 0,
             background_at_ns: 0,
             first: BTreeMap::new(),
+            first_at_ns: BTreeMap::new(),
             handed_out: BTreeSet::new(),
             background: BTreeMap::new(),
             plan: Plan::default(),
@@ -250,6 +256,19 @@ impl Disk {
     pub(super) fn knows_weights(&self, devices: &[Device]) -> bool {
         let Outcome { settled, is_untold, lacks_weights, .. } = self.knobs.outcome();
         !is_untold && !lacks_weights && elevator::weights_come_first(devices, &settled)
+    }
+
+    /// Notes that these domains with processes are served first at this look, by path, and returns those that were
+    /// lately and are no longer.
+    pub(super) fn note_first<'path>(
+        &mut self,
+        now_ns: u64,
+        first: impl Iterator<Item = &'path String>,
+    ) -> Vec<String> {
+        self.first_at_ns.retain(|_, at_ns| now_ns < at_ns.saturating_add(BORN_WITHIN_NS));
+        self.first_at_ns.extend(first.map(|path| (path.clone(), now_ns)));
+        let lately = self.first_at_ns.iter().filter(|(_, at_ns)| **at_ns < now_ns);
+        lately.map(|(path, _)| path.clone()).collect()
     }
 
     /// Whether weights alone are to bring domains before all others; `may` says whether they can at this look. Where
@@ -498,6 +517,18 @@ mod tests {
         assert!(!disk.by_weight_alone(2 * S, false));
         let again: Vec<u64> = (3..40).filter(|second| disk.by_weight_alone(second * S, true)).collect();
         assert_eq!(again.first(), Some(&32));
+    }
+
+    #[test]
+    fn of_domains_that_are_first_no_longer_it_is_known_for_two_seconds_that_they_were() {
+        const S: u64 = 1_000_000_000;
+        let mut disk = Disk::new(Arc::new(FakeDisk::default()));
+        let (one, other) = ("steward.a".to_owned(), "steward.b".to_owned());
+        assert!(disk.note_first(S, [&one, &other].into_iter()).is_empty());
+        let after = |disk: &mut Disk, ns| disk.note_first(S + ns, std::iter::once(&one));
+        assert_eq!(after(&mut disk, S), std::slice::from_ref(&other));
+        assert_eq!(after(&mut disk, 2 * S - 1), [other]);
+        assert!(after(&mut disk, 2 * S).is_empty());
     }
 
     #[test]
