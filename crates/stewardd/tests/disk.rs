@@ -22,6 +22,7 @@ use stewardd::disk::outcome::Outcome;
 use stewardd::domains::cgroups::Cgroups;
 
 /// Asks for the status, each time a turn of the daemon's loop, until disks are wanted as they should be.
+#[track_caller]
 fn until(machine: &Machine, daemon: &Running, wanted: impl Fn(&Wanted) -> bool) {
     for _ in 0..100_000 {
         daemon.status();
@@ -415,6 +416,66 @@ fn who_has_ended_when_domains_are_looked_at_is_first_nowhere() {
     let later = with_process(&machine, &daemon, "desk/later");
     until(&machine, &daemon, |wanted| priority_of(wanted, later.pid()) == Some(Priority::BY_WEIGHT));
     ended.wait().expect("it is collected");
+}
+
+#[test]
+fn where_a_cgroup_cannot_hand_the_disk_out_that_is_said_and_whoever_is_elsewhere_has_what_is_theirs() {
+    let machine = with_a_disk_that_rotates();
+    let refuse = |path: &str| machine.cgroups.tree().refuses_disk = BTreeSet::from([path.to_owned()]);
+    refuse("steward.team");
+    let daemon = machine.start();
+    let said =
+        || daemon.status().problems.iter().any(|problem| problem.message.contains("beside those below it"));
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    daemon.client().call(&create("team", None, None)).expect("made");
+    let batch = api::CreateDomain {
+        settings: api::DomainSettings { io: Some(IoClass::Background), ..io_max(1 << 20) },
+        ..create("team/batch", None, None)
+    };
+    daemon.client().call(&batch).expect("made");
+    let desk = with_process(&machine, &daemon, "desk");
+    let has = |wanted: &Wanted, priority| priority_of(wanted, desk.pid()) == Some(priority);
+    let is_weighed =
+        |wanted: &Wanted| has(wanted, Priority::BY_WEIGHT) && weight_of(wanted, "steward.desk") == Some(1000);
+    until(&machine, &daemon, is_weighed);
+    assert!(!said());
+    let batch = with_process(&machine, &daemon, "team/batch");
+    assert!((0..100_000).any(|_| said()));
+    // Whoever is there later was looked at later.
+    daemon.client().call(&create("desk/later", None, None)).expect("made");
+    let later = with_process(&machine, &daemon, "desk/later");
+    until(&machine, &daemon, |wanted| priority_of(wanted, later.pid()) == Some(Priority::BY_WEIGHT));
+    let wanted = machine.disk.wanted();
+    assert!(is_weighed(&wanted) && weight_of(&wanted, "steward.team/batch").is_none(), "{wanted:?}");
+    assert!(wanted.limits.is_empty(), "{wanted:?}");
+    machine.cgroups.tree().refuses_disk.clear();
+    until(&machine, &daemon, |wanted| {
+        weight_of(wanted, "steward.team/batch") == Some(10) && !wanted.limits.is_empty()
+    });
+    assert!((0..100_000).any(|_| !said()));
+    drop(batch);
+    // The class brings who is interactive first where nobody can, and nothing is to be said of that.
+    daemon
+        .client()
+        .call(&api::SetDomain {
+            domain: "desk".into(),
+            settings: settings(Some(IoClass::Normal), None),
+            ..Default::default()
+        })
+        .expect("less");
+    until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
+    refuse("");
+    daemon
+        .client()
+        .call(&api::SetDomain {
+            domain: "desk".into(),
+            settings: settings(Some(IoClass::Interactive), None),
+            ..Default::default()
+        })
+        .expect("more");
+    until(&machine, &daemon, |wanted| has(wanted, Priority::RealTime(4)));
+    let wanted = machine.disk.wanted();
+    assert!(wanted.weights.is_empty() && wanted.first_by_weight.is_empty() && !said(), "{wanted:?}");
 }
 
 #[test]

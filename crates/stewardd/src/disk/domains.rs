@@ -92,7 +92,7 @@ impl Daemon {
             && shares::reach_the_top(&tree)
             && !self.is_anybody_first_elsewhere(programs, &wanted.first);
         let by_weight_alone = has_first && self.disk.by_weight_alone(now_ns, by_weight_alone);
-        let limits: Vec<(String, Limit)> = tree
+        let mut limits: Vec<(String, Limit)> = tree
             .iter()
             .map(|(path, node)| (path.clone(), node.settings.disk.max))
             .filter(|(path, max)| !max.is_none() && is_made(path))
@@ -113,56 +113,72 @@ impl Daemon {
             }
             self.come_first_by_weight(&mut wanted, &set_back);
         }
-        let weights = match has_weights {
+        let mut weights = match has_weights {
             true => shares::all_weights(&tree, &is_made),
             false => BTreeMap::new(),
         };
-        if weights.is_empty() {
-            (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
-        }
         if weights.is_empty() && limits.is_empty() {
+            (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
             self.hand_disk_out_no_longer();
             return wanted;
         }
-        let above = |path: &str| {
-            std::iter::successors(parent_of(path), |path| parent_of(path)).map(str::to_owned).collect()
-        };
-        let payers: BTreeSet<String> = weights
-            .keys()
-            .chain(limits.iter().map(|(path, _)| path))
-            .flat_map(|path| -> Vec<String> { above(path) })
-            .collect();
+        // Weights that bring somebody first alone are not missed: who is served first is so in one line as well.
+        let are_missed = wanted.has_parts || !limits.is_empty();
+        let paths = weights.keys().chain(limits.iter().map(|(path, _)| path));
+        let payers: BTreeSet<String> =
+            paths.flat_map(|path| upwards(path).skip(1)).map(str::to_owned).collect();
+        let shut = self.hand_disk_out(payers);
+        // Whoever is elsewhere has what is theirs all the same.
+        let has_it = |path: &str| !upwards(path).skip(1).any(|above| shut.contains_key(above));
+        weights.retain(|path, _| has_it(path));
+        limits.retain(|(path, _)| has_it(path));
+        if weights.is_empty() {
+            (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
+        }
+        if come_first && shut.contains_key("") {
+            (wanted.first, wanted.processes) = self.tasks_of(&first);
+            (wanted.by_weight, wanted.cgroups) = (false, BTreeMap::new());
+        }
+        if are_missed {
+            wanted.problems.extend(shut.into_values());
+        }
+        let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
+        let known = weights.into_iter().filter_map(|(path, weight)| Some((id(&path)?, path, weight)));
+        wanted.weights = known.map(|(id, path, weight)| (path, (id, weight))).collect();
+        wanted.limits = self.limits_of_devices(&limits, &devices);
+        wanted
+    }
+
+    /// Has these cgroups hand the disk out, those above others first. Returns those that cannot, each with a sentence
+    /// why; it is tried again at the next look.
+    fn hand_disk_out(&mut self, payers: BTreeSet<String>) -> BTreeMap<String, String> {
+        let mut shut = BTreeMap::new();
+        let Ok(cgroups) = self.domains.cgroups() else { return shut };
         for path in payers {
-            match cgroups.hands_out(&path, Resource::Disk) {
-                Ok(true) => continue,
-                Ok(false) => {}
-                Err(_) => continue,
+            // One that has gone has nobody below it.
+            if !matches!(cgroups.hands_out(&path, Resource::Disk), Ok(false)) {
+                continue;
             }
             match cgroups.hand_out(&path, Resource::Disk, true) {
                 Ok(()) => {
                     self.disk.note_handed_out(&path);
                     self.disk.handed_out.insert(path);
                 }
-                Err(error) => wanted.problems.push(format!(
-                    "{error}; the kernel's io controller must be in the unified hierarchy (cgroup.controllers), and not in one of \
-                     version 1"
-                )),
+                Err(error) => {
+                    let advice = match error.errno() {
+                        Some(libc::EBUSY) => {
+                            "processes are in this cgroup itself, beside those below it: move them into one of these"
+                        }
+                        _ => {
+                            "the kernel's io controller must be in the unified hierarchy (cgroup.controllers), and not in one of version 1"
+                        }
+                    };
+                    let sentence = format!("{error}; {advice}");
+                    shut.insert(path, sentence);
+                }
             }
         }
-        if wanted.problems.is_empty() {
-            let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
-            let known = weights.into_iter().filter_map(|(path, weight)| Some((id(&path)?, path, weight)));
-            wanted.weights = known.map(|(id, path, weight)| (path, (id, weight))).collect();
-            wanted.limits = self.limits_of_devices(&limits, &devices);
-        } else if come_first {
-            // Who is served first is so in one line as well.
-            (wanted.first, wanted.processes) = self.tasks_of(&first);
-            (wanted.by_weight, wanted.cgroups) = (false, BTreeMap::new());
-            if !wanted.has_parts && limits.is_empty() {
-                wanted.problems.clear();
-            }
-        }
-        wanted
+        shut
     }
 
     /// Whether anybody is to be served first who is in no domain that is. Programs were looked at before domains were:

@@ -36,9 +36,9 @@ impl Daemon {
         let programs = self.disk_programs();
         let domains = self.disk_domains(now_ns, &programs);
         let OfDomains { first, processes, weights, limits, charged, any_charged, left, .. } = domains;
-        self.domains.disk_problem = domains.problems.into_iter().next();
-        if left != self.disk.left {
-            self.disk.left = left;
+        let problem = domains.problems.into_iter().next();
+        if left != self.disk.left || problem != self.domains.disk_problem {
+            (self.disk.left, self.domains.disk_problem) = (left, problem);
             self.note_disk(self.domains.disk_failure.clone());
         }
         if self.disk.background_is_due(now_ns) {
