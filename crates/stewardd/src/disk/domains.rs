@@ -30,8 +30,8 @@ pub(super) struct OfDomains {
     pub(super) no_longer_first: BTreeMap<TaskId, Priority>,
     /// Whether they come first by weights.
     pub(super) by_weight: bool,
-    /// How many do, beside each other.
-    pub(super) first_domains: usize,
+    /// By which domain each of the processes comes first beside others then: the highest one that it is in.
+    pub(super) first_domains: BTreeMap<i32, String>,
     /// Then, the domains at or below one that is served first, by cgroup, and whether each is so itself.
     pub(super) cgroups: BTreeMap<u64, bool>,
     /// Whether anybody has a part of a disk's time that counts also while nobody who is served first waits.
@@ -102,8 +102,8 @@ impl Daemon {
         let has_weights = wanted.has_parts || by_weight;
         let come_first = knows_weights && has_weights;
         if come_first {
-            let highest = |path: &String| path.split('/').next().unwrap_or_default().to_owned();
-            wanted.first_domains = first.values().map(highest).collect::<BTreeSet<String>>().len();
+            let highest = |path: &str| shares::highest_first(&tree, path).unwrap_or(path).to_owned();
+            wanted.first_domains = first.iter().map(|(pid, path)| (*pid, highest(path))).collect();
             let set_back = self.set_back_domains(&first);
             for path in &set_back {
                 if let Some(mut node) = tree.get(path).cloned() {
