@@ -274,6 +274,22 @@ fn who_was_born_in_a_domain_since_the_last_look_does_not_keep_its_priority_when_
     }
 }
 
+#[test]
+fn whoever_is_in_a_cgroup_that_a_program_has_made_below_its_domain_comes_first_as_well() {
+    let machine = with_a_disk_that_rotates();
+    let daemon = machine.start();
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    daemon.client().call(&create("desk/batch", Some(IoClass::Background), None)).expect("made");
+    for path in ["steward.desk/made", "steward.desk/made/within", "steward.desk/batch/made"] {
+        machine.cgroups.tree().add(path, 0);
+    }
+    let (inner, last) = (Sleeper::start(&machine.program("inner")), Sleeper::start(&machine.program("last")));
+    machine.cgroups.move_process(last.pid(), "steward.desk/batch/made").expect("it is there");
+    machine.cgroups.move_process(inner.pid(), "steward.desk/made/within").expect("it is there");
+    until(&machine, &daemon, |wanted| priority_of(wanted, inner.pid()) == Some(Priority::BY_WEIGHT));
+    assert!(priority_of(&machine.disk.wanted(), last.pid()).is_none());
+}
+
 /// A machine with a disk that is to have the elevator that knows weights.
 fn with_a_disk_that_rotates() -> Machine {
     let mut machine = Machine::new();

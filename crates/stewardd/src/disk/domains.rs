@@ -273,8 +273,11 @@ impl Daemon {
 
     /// The processes in these domains, each with its domain.
     fn processes_of<'path>(&self, paths: impl Iterator<Item = &'path str>) -> BTreeMap<i32, String> {
-        let processes = |path: &str| self.domains.processes(path).unwrap_or_default();
-        paths.flat_map(|path| processes(path).into_iter().map(move |pid| (pid, path.to_owned()))).collect()
+        let of = |path: &'path str| {
+            let processes = self.domains.processes_throughout(path).into_iter();
+            processes.map(move |pid| (pid, path.to_owned()))
+        };
+        paths.flat_map(of).collect()
     }
 
     /// All tasks of these processes, served first by the real-time class, and the process of each.
