@@ -214,6 +214,10 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
     until(&machine, &daemon, |_| machine.cgroups.tree().hands_out("", Resource::Disk));
     daemon.stop();
     assert!(!machine.cgroups.tree().hands_out("", Resource::Disk));
+    // It is noted until it is so.
+    let noted: Vec<usize> =
+        machine.disk.applied().iter().rev().map(|wanted| wanted.handed_out.len()).collect();
+    assert_eq!(noted[..2], [0, 1]);
     drop(web);
 }
 
@@ -326,10 +330,13 @@ fn an_interactive_domain_comes_first_by_its_weight_where_every_disk_that_is_orde
         (with_process(&machine, &daemon, "desk"), with_process(&machine, &daemon, "desk/batch"));
     let by_weight = |wanted: &Wanted| priority_of(wanted, process.pid()) == Some(Priority::BY_WEIGHT);
     let by_class = |wanted: &Wanted| priority_of(wanted, process.pid()) == Some(Priority::RealTime(4));
-    until(&machine, &daemon, |wanted| weight_of(wanted, "steward.desk") == Some(1000));
+    until(&machine, &daemon, |wanted| weight_of(wanted, "steward.desk/batch") == Some(10));
     let wanted = machine.disk.wanted();
-    assert!(by_weight(&wanted), "{wanted:?}");
+    assert!(by_weight(&wanted) && weight_of(&wanted, "steward.desk") == Some(1000), "{wanted:?}");
     assert!(wanted.ordered && wanted.waits && machine.cgroups.tree().hands_out("", Resource::Disk));
+    // The next daemon, where this one is killed, knows by that that it was Steward.
+    let ids = ["", "steward.desk"].map(|path| (path.to_owned(), machine.cgroups.tree().id(path)));
+    assert_eq!(wanted.handed_out, ids.into());
     let mut first: Vec<bool> = wanted.first_by_weight.values().copied().collect();
     first.sort_unstable();
     assert_eq!(first, [false, true]);

@@ -79,7 +79,7 @@ impl Daemon {
             let children = cgroups.children("").unwrap_or_default();
             children.iter().any(|child| !is_made(&child.path) && cgroups.has_disk_settings(&child.path))
         };
-        let by_others = is_handed_out && (!self.disk.handed_out.contains("") || others_ask());
+        let by_others = is_handed_out && (!self.disk.handed_out.contains_key("") || others_ask());
         let devices = self.disk.devices(&self.options.roots);
         self.look_at_costs(&devices, &mut wanted);
         // Where requests are charged, by whomever, no task's own priority counts: who comes first needs a weight.
@@ -159,10 +159,13 @@ impl Daemon {
             if !matches!(cgroups.hands_out(&path, Resource::Disk), Ok(false)) {
                 continue;
             }
-            match cgroups.hand_out(&path, Resource::Disk, true) {
-                Ok(()) => {
+            let cgroup = cgroups.find(&path);
+            let handed_out =
+                cgroup.and_then(|cgroup| cgroups.hand_out(&path, Resource::Disk, true).map(|()| cgroup.id));
+            match handed_out {
+                Ok(id) => {
                     self.disk.note_handed_out(&path);
-                    self.disk.handed_out.insert(path);
+                    self.disk.handed_out.insert(path, id);
                 }
                 Err(error) => {
                     let advice = match error.errno() {

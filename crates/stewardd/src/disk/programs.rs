@@ -80,6 +80,7 @@ impl Daemon {
             charged,
             any_charged,
             limits,
+            handed_out: self.disk.handed_out.clone(),
             lost,
             heirs,
             left,

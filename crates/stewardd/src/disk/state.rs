@@ -68,8 +68,8 @@ pub(crate) struct Disk {
     pub(super) first: BTreeMap<TaskId, Priority>,
     /// When domains with processes were served first last, by path: those that are, and those that were lately.
     first_at_ns: BTreeMap<String, u64>,
-    /// The cgroups that hand the disk out because of Steward.
-    pub(super) handed_out: BTreeSet<String>,
+    /// The cgroups that hand the disk out because of Steward, by path, with their ids.
+    pub(super) handed_out: BTreeMap<String, u64>,
     /// What ran there then.
     pub(super) background: BTreeMap<TaskId, Priority>,
     pub(super) plan: Plan,
@@ -116,7 +116,7 @@ impl Disk {
             background_at_ns: 0,
             first: BTreeMap::new(),
             first_at_ns: BTreeMap::new(),
-            handed_out: BTreeSet::new(),
+            handed_out: BTreeMap::new(),
             background: BTreeMap::new(),
             plan: Plan::default(),
             swap_disks: None,
@@ -411,22 +411,25 @@ impl Disk {
             let Wanted { heirs, mut left, .. } = waiting.unwrap_or_default();
             left.extend(first);
             // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
-            let _ = self.knobs.apply(&Wanted { heirs, left, ..nothing.clone() });
+            let handed_out = self.handed_out.clone();
+            let _ = self.knobs.apply(&Wanted { heirs, left, handed_out, ..nothing.clone() });
         });
         self.wanted = nothing;
-        if let Some(cgroups) = cgroups {
+        if let Some(cgroups) = cgroups.filter(|_| !self.handed_out.is_empty()) {
             self.hand_out_no_longer(cgroups);
+            // Where it stays, that is for somebody else.
+            let _ = self.knobs.apply(&self.wanted);
         }
     }
 
     /// Hands the disk out no longer where Steward has begun to.
     pub(super) fn hand_out_no_longer(&mut self, cgroups: &dyn Cgroups) {
-        for path in std::mem::take(&mut self.handed_out).into_iter().rev() {
+        for (path, id) in std::mem::take(&mut self.handed_out).into_iter().rev() {
             // What somebody has set below it since would be gone with it; what Steward has, the worker may be about to
             // put back.
             let children = cgroups.children(&path).unwrap_or_default();
             if children.iter().any(|child| cgroups.has_disk_settings(&child.path)) {
-                self.handed_out.insert(path);
+                self.handed_out.insert(path, id);
                 continue;
             }
             // Where it is gone, or one below it hands the disk out, it stays.

@@ -213,6 +213,32 @@ fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_taken_back_with_the
 }
 
 #[test]
+fn who_hands_the_disk_out_because_of_steward_is_noted_as_long_as_it_does_and_put_back_after_a_kill() {
+    let control = "sys/fs/cgroup/cgroup.subtree_control";
+    let (directory, roots, journal, knobs) = with(&[(control, "cpu io\n")]);
+    let says = || std::fs::read_to_string(directory.path().join(control)).expect("a file");
+    let outstanding = |journal: &OwnJournal| journal.as_ref().expect("a journal").outstanding();
+    let id = std::fs::metadata(&roots.cgroup).expect("it is there").ino();
+    let wanted = Wanted { handed_out: BTreeMap::from([(String::new(), id)]), ..Wanted::default() };
+    for _ in 0..2 {
+        knobs.apply(&wanted).expect("it can be noted");
+        assert_eq!(outstanding(&journal), 1);
+    }
+    knobs.apply(&Wanted::default()).expect("nothing is to be done");
+    assert_eq!(
+        (outstanding(&journal), says().as_str()),
+        (0, "cpu io\n"),
+        "it is the daemon's loop that does it"
+    );
+    knobs.apply(&wanted).expect("it can be noted");
+    // As after `kill -9`.
+    drop((knobs, journal));
+    let path = directory.path().join(libsteward::UNDO_JOURNAL);
+    let report = steward_kernel::journal::revert(&path, &roots).expect("the journal can be used");
+    assert_eq!((report.reverted.len(), says().as_str()), (1, "-io"), "{report}");
+}
+
+#[test]
 fn it_is_told_what_came_of_it_where_nobody_is_told_who_waits_and_the_kernel_has_no_weights() {
     let (_directory, roots, _journal, knobs) = with(&[("sys/fs/cgroup/steward.a/io.stat", "")]);
     plug(&roots, "sda", 1);
