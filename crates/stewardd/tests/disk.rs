@@ -168,6 +168,10 @@ fn reset(setting: &str) -> api::DomainSettings {
     api::DomainSettings { reset: vec![setting.into()], ..api::DomainSettings::default() }
 }
 
+fn set(domain: &str, settings: api::DomainSettings) -> api::SetDomain {
+    api::SetDomain { domain: domain.into(), settings, ..api::SetDomain::default() }
+}
+
 fn create(domain: &str, io: Option<IoClass>, disk: Option<f64>) -> api::CreateDomain {
     api::CreateDomain { domain: domain.into(), settings: settings(io, disk), ..api::CreateDomain::default() }
 }
@@ -202,7 +206,7 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
     assert_eq!(weight_of(&wanted, "steward.batch"), Some(10));
     assert!(wanted.ordered && !wanted.waits && wanted.priorities.is_empty(), "{wanted:?}");
     assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
-    let back = api::SetDomain { domain: "web".into(), settings: reset("disk"), ..api::SetDomain::default() };
+    let back = set("web", reset("disk"));
     daemon.client().call(&back).expect("less");
     until(&machine, &daemon, |wanted| weight_of(wanted, "steward.web").is_none());
     drop(batch);
@@ -249,11 +253,7 @@ fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_no
     let wanted = machine.disk.wanted();
     // All stand in one line as long as nobody needs weights.
     assert!(wanted.ordered && wanted.waits && wanted.weights.is_empty(), "{wanted:?}");
-    let normal = api::SetDomain {
-        domain: "desk".into(),
-        settings: settings(Some(IoClass::Normal), None),
-        ..api::SetDomain::default()
-    };
+    let normal = set("desk", settings(Some(IoClass::Normal), None));
     daemon.client().call(&normal).expect("less");
     until(&machine, &daemon, |wanted| wanted.priorities.is_empty());
     // What it started meanwhile was born with the priority.
@@ -271,7 +271,7 @@ fn who_was_born_in_a_domain_since_the_last_look_does_not_keep_its_priority_when_
         // As the kernel puts it there, and nobody tells.
         let child = Sleeper::start(&machine.program("child"));
         machine.cgroups.move_process(child.pid(), &format!("steward.{domain}")).expect("it is there");
-        let normal = api::SetDomain { domain: domain.into(), settings: back, ..api::SetDomain::default() };
+        let normal = set(domain, back);
         daemon.client().call(&normal).expect("less");
         until(&machine, &daemon, |wanted| wanted.left.keys().any(|task| task.tid == child.pid()));
         assert!(priority_of(&machine.disk.wanted(), child.pid()).is_none());
@@ -291,7 +291,14 @@ fn whoever_is_in_a_cgroup_that_a_program_has_made_below_its_domain_comes_first_a
     machine.cgroups.move_process(last.pid(), "steward.desk/batch/made").expect("it is there");
     machine.cgroups.move_process(inner.pid(), "steward.desk/made/within").expect("it is there");
     until(&machine, &daemon, |wanted| priority_of(wanted, inner.pid()) == Some(Priority::BY_WEIGHT));
-    assert!(priority_of(&machine.disk.wanted(), last.pid()).is_none());
+    let wanted = machine.disk.wanted();
+    assert!(priority_of(&wanted, last.pid()).is_none());
+    // And what the kernel writes back for it is no load on it.
+    let marked = [("", true), ("/.own", true), ("/made", true), ("/made/within", true)]
+        .into_iter()
+        .chain([("/batch", false), ("/batch/made", false)])
+        .map(|(below, is_first)| (machine.cgroups.tree().id(&format!("steward.desk{below}")), is_first));
+    assert_eq!(wanted.first_by_weight, marked.collect());
 }
 
 /// A machine with a disk that is to have the elevator that knows weights.
@@ -337,9 +344,10 @@ fn an_interactive_domain_comes_first_by_its_weight_where_every_disk_that_is_orde
     // The next daemon, where this one is killed, knows by that that it was Steward.
     let ids = ["", "steward.desk"].map(|path| (path.to_owned(), machine.cgroups.tree().id(path)));
     assert_eq!(wanted.handed_out, ids.into());
+    // The domain with the leaf that its processes are in, and the one below.
     let mut first: Vec<bool> = wanted.first_by_weight.values().copied().collect();
     first.sort_unstable();
-    assert_eq!(first, [false, true]);
+    assert_eq!(first, [false, true, true]);
     // What came of it counts once it is there: somebody has chosen another elevator, nothing tells when they wait, or
     // this kernel has no weights.
     let settled = || BTreeSet::from([("sda".to_owned(), 1)]);
@@ -478,24 +486,10 @@ fn where_a_cgroup_cannot_hand_the_disk_out_that_is_said_and_whoever_is_elsewhere
     assert!((0..100_000).any(|_| !said()));
     drop(batch);
     // The class brings who is interactive first where nobody can, and nothing is to be said of that.
-    daemon
-        .client()
-        .call(&api::SetDomain {
-            domain: "desk".into(),
-            settings: settings(Some(IoClass::Normal), None),
-            ..Default::default()
-        })
-        .expect("less");
+    daemon.client().call(&set("desk", settings(Some(IoClass::Normal), None))).expect("less");
     until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
     refuse("");
-    daemon
-        .client()
-        .call(&api::SetDomain {
-            domain: "desk".into(),
-            settings: settings(Some(IoClass::Interactive), None),
-            ..Default::default()
-        })
-        .expect("more");
+    daemon.client().call(&set("desk", settings(Some(IoClass::Interactive), None))).expect("more");
     until(&machine, &daemon, |wanted| has(wanted, Priority::RealTime(4)));
     let wanted = machine.disk.wanted();
     assert!(wanted.weights.is_empty() && wanted.first_by_weight.is_empty() && !said(), "{wanted:?}");
@@ -515,11 +509,7 @@ fn fractions_that_are_more_than_there_is_are_refused_with_the_amounts_and_others
     assert!(reason.contains("disk time"), "{reason}");
     // Below it, all of what it has may be reserved.
     daemon.client().call(&create("a/x", None, Some(1.0))).expect("it is its own");
-    let foreign = api::SetDomain {
-        domain: "user.slice".into(),
-        settings: settings(Some(IoClass::Background), None),
-        ..api::SetDomain::default()
-    };
+    let foreign = set("user.slice", settings(Some(IoClass::Background), None));
     let refused = refusal(daemon.client().call(&foreign));
     assert!(
         matches!(&refused, ApiError::InvalidParameter { parameter, reason } if parameter == "io" && reason.contains("IOWeight"))

@@ -32,7 +32,7 @@ pub(super) struct OfDomains {
     pub(super) by_weight: bool,
     /// By which domain each of the processes comes first beside others then: the highest one that it is in.
     pub(super) first_domains: BTreeMap<i32, String>,
-    /// Then, the domains at or below one that is served first, by cgroup, and whether each is so itself.
+    /// Then, the cgroups of domains at or below one that is served first, by id, and whether each domain is so itself.
     pub(super) cgroups: BTreeMap<u64, bool>,
     /// Whether anybody has a part of a disk's time that counts also while nobody who is served first waits.
     pub(super) has_parts: bool,
@@ -212,8 +212,12 @@ impl Daemon {
         };
         let is_below = |path: &&str| upwards(path).any(|above| class(above) == Some(Class::Interactive));
         let is_first = |path: &str| upwards(path).find_map(class) == Some(Class::Interactive);
-        let known = |path: &str| Some((self.domains.held(path)?.cgroup_id, is_first(path)));
-        wanted.cgroups = self.domains.made().filter(is_below).filter_map(known).collect();
+        // All of them, since what the kernel writes back is known by the cgroup alone that has changed it.
+        let known = |path: &str| {
+            let (is_first, cgroups) = (is_first(path), self.domains.cgroups_of(path));
+            cgroups.into_iter().map(move |(_, cgroup_id)| (cgroup_id, is_first))
+        };
+        wanted.cgroups = self.domains.made().filter(is_below).flat_map(known).collect();
     }
 
     /// The domains of whose processes any has lost its place, with those that they are in: who is served first there is

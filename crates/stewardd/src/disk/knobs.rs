@@ -42,7 +42,8 @@ pub struct Wanted {
     /// Of those with a priority, the kernel's threads that work for others: they have it while somebody waits who is
     /// served first.
     pub for_others: BTreeSet<TaskId>,
-    /// The cgroups whose tasks are served first by weights, by id, and those below them, of which each is so or not.
+    /// The cgroups whose tasks, and what the kernel writes back for them, are served first by weights, by id, and
+    /// those below them, of which each is so or not.
     pub first_by_weight: BTreeMap<u64, bool>,
     /// Of those with a priority, the tasks of domains that are served first.
     pub of_domains: BTreeSet<TaskId>,
