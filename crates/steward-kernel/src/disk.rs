@@ -5,7 +5,8 @@
 //! - [`identity`]: which disk is which.
 //! - [`usage`]: what they and single tasks have read and written.
 //! - [`priority`]: the priority of a task's requests, the same way (`ioprio`: the system calls); [`weight`]: the weight
-//!   of a cgroup's; [`limit`]: the most that it may read and write.
+//!   of a cgroup's; [`limit`]: the most that it may read and write; [`handed_out`]: what becomes of cgroups that hand
+//!   the disk out for that.
 //! - [`cost`]: what requests are charged at, the same way; [`calibrations`]: what is known of that; [`measure`]: how it
 //!   is found out, on a file that is nobody's; [`mounted`]: where there is room for one.
 
@@ -14,6 +15,7 @@ pub mod calibrations;
 pub mod cost;
 pub mod devices;
 pub mod elevators;
+pub mod handed_out;
 pub mod identity;
 pub(crate) mod ioprio;
 pub mod limit;

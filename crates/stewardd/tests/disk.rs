@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use common::{Machine, Running, Sleeper, row};
 use libsteward::Error;
 use libsteward::api::{self, ApiError, IoClass};
+use steward_core::cpu::mechanism::Standing;
 use steward_core::disk::calibration::Calibration;
 use steward_core::disk::cost::{Model, Way};
 use steward_core::disk::latency::Histogram;
@@ -18,8 +19,10 @@ use steward_core::resource::Resource;
 use steward_kernel::disk::calibrations::Calibrations;
 use stewardd::disk::knobs::Wanted;
 use stewardd::disk::outcome::Outcome;
+use stewardd::domains::cgroups::Cgroups;
 
 /// Asks for the status, each time a turn of the daemon's loop, until disks are wanted as they should be.
+#[track_caller]
 fn until(machine: &Machine, daemon: &Running, wanted: impl Fn(&Wanted) -> bool) {
     for _ in 0..100_000 {
         daemon.status();
@@ -161,6 +164,14 @@ fn settings(io: Option<IoClass>, disk: Option<f64>) -> api::DomainSettings {
     api::DomainSettings { io, disk, ..api::DomainSettings::default() }
 }
 
+fn reset(setting: &str) -> api::DomainSettings {
+    api::DomainSettings { reset: vec![setting.into()], ..api::DomainSettings::default() }
+}
+
+fn set(domain: &str, settings: api::DomainSettings) -> api::SetDomain {
+    api::SetDomain { domain: domain.into(), settings, ..api::SetDomain::default() }
+}
+
 fn create(domain: &str, io: Option<IoClass>, disk: Option<f64>) -> api::CreateDomain {
     api::CreateDomain { domain: domain.into(), settings: settings(io, disk), ..api::CreateDomain::default() }
 }
@@ -195,11 +206,7 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
     assert_eq!(weight_of(&wanted, "steward.batch"), Some(10));
     assert!(wanted.ordered && !wanted.waits && wanted.priorities.is_empty(), "{wanted:?}");
     assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
-    let back = api::SetDomain {
-        domain: "web".into(),
-        settings: api::DomainSettings { reset: vec!["disk".into()], ..api::DomainSettings::default() },
-        ..api::SetDomain::default()
-    };
+    let back = set("web", reset("disk"));
     daemon.client().call(&back).expect("less");
     until(&machine, &daemon, |wanted| weight_of(wanted, "steward.web").is_none());
     drop(batch);
@@ -211,6 +218,10 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
     until(&machine, &daemon, |_| machine.cgroups.tree().hands_out("", Resource::Disk));
     daemon.stop();
     assert!(!machine.cgroups.tree().hands_out("", Resource::Disk));
+    // It is noted until it is so.
+    let noted: Vec<usize> =
+        machine.disk.applied().iter().rev().map(|wanted| wanted.handed_out.len()).collect();
+    assert_eq!(noted[..2], [0, 1]);
     drop(web);
 }
 
@@ -242,15 +253,52 @@ fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_no
     let wanted = machine.disk.wanted();
     // All stand in one line as long as nobody needs weights.
     assert!(wanted.ordered && wanted.waits && wanted.weights.is_empty(), "{wanted:?}");
-    let normal = api::SetDomain {
-        domain: "desk".into(),
-        settings: settings(Some(IoClass::Normal), None),
-        ..api::SetDomain::default()
-    };
+    let normal = set("desk", settings(Some(IoClass::Normal), None));
     daemon.client().call(&normal).expect("less");
     until(&machine, &daemon, |wanted| wanted.priorities.is_empty());
     // What it started meanwhile was born with the priority.
-    assert!(machine.disk.wanted().heirs.iter().any(|(task, _)| task.tid == process.pid()));
+    assert!(machine.disk.wanted().left.iter().any(|(task, _)| task.tid == process.pid()));
+}
+
+#[test]
+fn who_was_born_in_a_domain_since_the_last_look_does_not_keep_its_priority_when_it_comes_first_no_longer() {
+    let machine = with_a_disk_that_rotates();
+    let daemon = machine.start();
+    for (domain, back) in [("desk", settings(Some(IoClass::Normal), None)), ("shelf", reset("io"))] {
+        daemon.client().call(&create(domain, Some(IoClass::Interactive), None)).expect("made");
+        let process = with_process(&machine, &daemon, domain);
+        until(&machine, &daemon, |wanted| priority_of(wanted, process.pid()).is_some());
+        // As the kernel puts it there, and nobody tells.
+        let child = Sleeper::start(&machine.program("child"));
+        machine.cgroups.move_process(child.pid(), &format!("steward.{domain}")).expect("it is there");
+        let normal = set(domain, back);
+        daemon.client().call(&normal).expect("less");
+        until(&machine, &daemon, |wanted| wanted.left.keys().any(|task| task.tid == child.pid()));
+        assert!(priority_of(&machine.disk.wanted(), child.pid()).is_none());
+    }
+}
+
+#[test]
+fn whoever_is_in_a_cgroup_that_a_program_has_made_below_its_domain_comes_first_as_well() {
+    let machine = with_a_disk_that_rotates();
+    let daemon = machine.start();
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    daemon.client().call(&create("desk/batch", Some(IoClass::Background), None)).expect("made");
+    for path in ["steward.desk/made", "steward.desk/made/within", "steward.desk/batch/made"] {
+        machine.cgroups.tree().add(path, 0);
+    }
+    let (inner, last) = (Sleeper::start(&machine.program("inner")), Sleeper::start(&machine.program("last")));
+    machine.cgroups.move_process(last.pid(), "steward.desk/batch/made").expect("it is there");
+    machine.cgroups.move_process(inner.pid(), "steward.desk/made/within").expect("it is there");
+    until(&machine, &daemon, |wanted| priority_of(wanted, inner.pid()) == Some(Priority::BY_WEIGHT));
+    let wanted = machine.disk.wanted();
+    assert!(priority_of(&wanted, last.pid()).is_none());
+    // And what the kernel writes back for it is no load on it.
+    let marked = [("", true), ("/.own", true), ("/made", true), ("/made/within", true)]
+        .into_iter()
+        .chain([("/batch", false), ("/batch/made", false)])
+        .map(|(below, is_first)| (machine.cgroups.tree().id(&format!("steward.desk{below}")), is_first));
+    assert_eq!(wanted.first_by_weight, marked.collect());
 }
 
 /// A machine with a disk that is to have the elevator that knows weights.
@@ -289,13 +337,17 @@ fn an_interactive_domain_comes_first_by_its_weight_where_every_disk_that_is_orde
         (with_process(&machine, &daemon, "desk"), with_process(&machine, &daemon, "desk/batch"));
     let by_weight = |wanted: &Wanted| priority_of(wanted, process.pid()) == Some(Priority::BY_WEIGHT);
     let by_class = |wanted: &Wanted| priority_of(wanted, process.pid()) == Some(Priority::RealTime(4));
-    until(&machine, &daemon, |wanted| weight_of(wanted, "steward.desk") == Some(1000));
+    until(&machine, &daemon, |wanted| weight_of(wanted, "steward.desk/batch") == Some(10));
     let wanted = machine.disk.wanted();
-    assert!(by_weight(&wanted), "{wanted:?}");
+    assert!(by_weight(&wanted) && weight_of(&wanted, "steward.desk") == Some(1000), "{wanted:?}");
     assert!(wanted.ordered && wanted.waits && machine.cgroups.tree().hands_out("", Resource::Disk));
+    // The next daemon, where this one is killed, knows by that that it was Steward.
+    let ids = ["", "steward.desk"].map(|path| (path.to_owned(), machine.cgroups.tree().id(path)));
+    assert_eq!(wanted.handed_out, ids.into());
+    // The domain with the leaf that its processes are in, and the one below.
     let mut first: Vec<bool> = wanted.first_by_weight.values().copied().collect();
     first.sort_unstable();
-    assert_eq!(first, [false, true]);
+    assert_eq!(first, [false, true, true]);
     // What came of it counts once it is there: somebody has chosen another elevator, nothing tells when they wait, or
     // this kernel has no weights.
     let settled = || BTreeSet::from([("sda".to_owned(), 1)]);
@@ -372,6 +424,78 @@ fn as_soon_as_anybody_is_first_whom_a_weight_cannot_bring_first_all_stand_in_one
 }
 
 #[test]
+fn who_has_ended_when_domains_are_looked_at_is_first_nowhere() {
+    let machine = with_a_disk_that_rotates();
+    // Nobody runs it.
+    machine.write_specs("a.toml", &(row(&machine.program("first"), "5ms/30ms") + "io = \"interactive\"\n"));
+    let daemon = machine.start();
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    let process = with_process(&machine, &daemon, "desk");
+    until(&machine, &daemon, |wanted| priority_of(wanted, process.pid()) == Some(Priority::BY_WEIGHT));
+    let mut ended = std::process::Command::new("true").spawn().expect("it starts");
+    let stat = format!("/proc/{}/stat", ended.id());
+    while !std::fs::read_to_string(&stat).expect("nobody has collected it").contains(") Z ") {
+        std::thread::yield_now();
+    }
+    // As the scheduler has it that was asked a moment before.
+    {
+        let mut fake = machine.fake.machine();
+        let grant = fake.exec_table.iter().find_map(|(_, grant)| *grant).expect("there is a specification");
+        fake.tasks.insert(ended.id() as i32, (grant, Standing::Admitted));
+    }
+    daemon.client().call(&create("desk/later", None, None)).expect("made");
+    let later = with_process(&machine, &daemon, "desk/later");
+    until(&machine, &daemon, |wanted| priority_of(wanted, later.pid()) == Some(Priority::BY_WEIGHT));
+    ended.wait().expect("it is collected");
+}
+
+#[test]
+fn where_a_cgroup_cannot_hand_the_disk_out_that_is_said_and_whoever_is_elsewhere_has_what_is_theirs() {
+    let machine = with_a_disk_that_rotates();
+    let refuse = |path: &str| machine.cgroups.tree().refuses_disk = BTreeSet::from([path.to_owned()]);
+    refuse("steward.team");
+    let daemon = machine.start();
+    let said =
+        || daemon.status().problems.iter().any(|problem| problem.message.contains("beside those below it"));
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    daemon.client().call(&create("team", None, None)).expect("made");
+    let batch = api::CreateDomain {
+        settings: api::DomainSettings { io: Some(IoClass::Background), ..io_max(1 << 20) },
+        ..create("team/batch", None, None)
+    };
+    daemon.client().call(&batch).expect("made");
+    let desk = with_process(&machine, &daemon, "desk");
+    let has = |wanted: &Wanted, priority| priority_of(wanted, desk.pid()) == Some(priority);
+    let is_weighed =
+        |wanted: &Wanted| has(wanted, Priority::BY_WEIGHT) && weight_of(wanted, "steward.desk") == Some(1000);
+    until(&machine, &daemon, is_weighed);
+    assert!(!said());
+    let batch = with_process(&machine, &daemon, "team/batch");
+    assert!((0..100_000).any(|_| said()));
+    // Whoever is there later was looked at later.
+    daemon.client().call(&create("desk/later", None, None)).expect("made");
+    let later = with_process(&machine, &daemon, "desk/later");
+    until(&machine, &daemon, |wanted| priority_of(wanted, later.pid()) == Some(Priority::BY_WEIGHT));
+    let wanted = machine.disk.wanted();
+    assert!(is_weighed(&wanted) && weight_of(&wanted, "steward.team/batch").is_none(), "{wanted:?}");
+    assert!(wanted.limits.is_empty(), "{wanted:?}");
+    machine.cgroups.tree().refuses_disk.clear();
+    until(&machine, &daemon, |wanted| {
+        weight_of(wanted, "steward.team/batch") == Some(10) && !wanted.limits.is_empty()
+    });
+    assert!((0..100_000).any(|_| !said()));
+    drop(batch);
+    // The class brings who is interactive first where nobody can, and nothing is to be said of that.
+    daemon.client().call(&set("desk", settings(Some(IoClass::Normal), None))).expect("less");
+    until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
+    refuse("");
+    daemon.client().call(&set("desk", settings(Some(IoClass::Interactive), None))).expect("more");
+    until(&machine, &daemon, |wanted| has(wanted, Priority::RealTime(4)));
+    let wanted = machine.disk.wanted();
+    assert!(wanted.weights.is_empty() && wanted.first_by_weight.is_empty() && !said(), "{wanted:?}");
+}
+
+#[test]
 fn fractions_that_are_more_than_there_is_are_refused_with_the_amounts_and_others_cgroups_with_advice() {
     let machine = Machine::new();
     let daemon = machine.start();
@@ -385,11 +509,7 @@ fn fractions_that_are_more_than_there_is_are_refused_with_the_amounts_and_others
     assert!(reason.contains("disk time"), "{reason}");
     // Below it, all of what it has may be reserved.
     daemon.client().call(&create("a/x", None, Some(1.0))).expect("it is its own");
-    let foreign = api::SetDomain {
-        domain: "user.slice".into(),
-        settings: settings(Some(IoClass::Background), None),
-        ..api::SetDomain::default()
-    };
+    let foreign = set("user.slice", settings(Some(IoClass::Background), None));
     let refused = refusal(daemon.client().call(&foreign));
     assert!(
         matches!(&refused, ApiError::InvalidParameter { parameter, reason } if parameter == "io" && reason.contains("IOWeight"))

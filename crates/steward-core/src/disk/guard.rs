@@ -5,8 +5,8 @@
 //! What interactive programs read and write is little, and now and then (section 10.3). Those that take more than half
 //! of a disk's time together for two looks in a row lose their place for a while, the greediest first, as many as it
 //! takes. They are then the first among all others. While any have lost theirs, one look is enough for the next.
-//! Where domains come first by weight it is nineteen twentieths, and counts from three such domains on
-//! ([`plan`](super::plan)): a weight leaves others their part, but many leave them little.
+//! Where domains come first by weight it is nineteen twentieths, and counts from three such domains on that want the
+//! disk beside each other: a weight leaves others their part, but many leave them little.
 //!
 //! Each disk is looked at by itself, and only those on which anybody is served first. What a process had of one disk is
 //! known where it is counted by whom disks are given their requests (`ledger`); else it is taken for all that the
@@ -15,14 +15,18 @@
 //! It is told by process, with what threads and children took that have ended: whoever takes the disk with one
 //! short-lived thread after the other is seen to like any. And all threads of a process keep their place, or none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::priority::Priority;
+use crate::domain::name::parent_of;
 
 /// The part of a disk's time that those who are served first may take together: by the real-time class, which leaves
 /// others what is left over; and by weight, by which ten elevenths are due to a domain beside one of the usual weight.
 const SHARE_MAX_BY_CLASS: f64 = 0.5;
 const SHARE_MAX_BY_WEIGHT: f64 = 0.95;
+/// How many domains beside each other have to want a disk at the least before any of them loses its place, where they
+/// come first by weight: fewer leave the others about a twentieth by their weights alone, whatever they take.
+const DOMAINS_MIN_BY_WEIGHT: usize = 3;
 /// For how long in a row they take more before any loses its place, in looks.
 const LOOKS: u32 = 2;
 /// For how long one loses its place, in nanoseconds.
@@ -117,10 +121,13 @@ impl Disk {
 pub struct Guard {
     /// The part of a disk's time that they may take together.
     share_max: f64,
+    /// How many domains have to want it.
+    domains_min: usize,
     /// What each had taken at the last look, by process.
     seen: BTreeMap<i32, Taken>,
-    /// For how many looks in a row they have taken too much of a disk together, by its name.
-    over: BTreeMap<String, u32>,
+    /// For how many looks in a row they have taken too much of a disk together, by its name and the cgroup below which
+    /// their domains are.
+    over: BTreeMap<(String, String), u32>,
     /// Until when, in nanoseconds of the caller's clock, and for what it took of which disk.
     set_back: BTreeMap<i32, (u64, String)>,
 }
@@ -128,21 +135,39 @@ pub struct Guard {
 impl Guard {
     /// For those who are served first by the real-time class.
     pub fn by_class() -> Self {
-        Guard::of(SHARE_MAX_BY_CLASS)
+        Guard::of(SHARE_MAX_BY_CLASS, 0)
     }
 
     /// For those whose domains come first by their weights.
     pub fn by_weight() -> Self {
-        Guard::of(SHARE_MAX_BY_WEIGHT)
+        Guard::of(SHARE_MAX_BY_WEIGHT, DOMAINS_MIN_BY_WEIGHT)
     }
 
-    fn of(share_max: f64) -> Self {
-        Guard { share_max, seen: BTreeMap::new(), over: BTreeMap::new(), set_back: BTreeMap::new() }
+    fn of(share_max: f64, domains_min: usize) -> Self {
+        Guard {
+            share_max,
+            domains_min,
+            seen: BTreeMap::new(),
+            over: BTreeMap::new(),
+            set_back: BTreeMap::new(),
+        }
     }
 
     /// Takes in a look: what each process of those who are to be served first has taken so far, by its number. The
     /// looks are about a second apart.
     pub fn look(&mut self, now_ns: u64, disks: &Disks, processes: &BTreeMap<i32, Taken>) {
+        self.look_at_domains(now_ns, disks, processes, &BTreeMap::new());
+    }
+
+    /// The same of processes that come first by domains, of which `domains` says the path, by process. Each level of
+    /// the tree is looked at by itself: a domain comes first among those beside it.
+    pub fn look_at_domains(
+        &mut self,
+        now_ns: u64,
+        disks: &Disks,
+        processes: &BTreeMap<i32, Taken>,
+        domains: &BTreeMap<i32, String>,
+    ) {
         self.set_back.retain(|pid, (until_ns, _)| *until_ns > now_ns && processes.contains_key(pid));
         let taken: Vec<(i32, Taken)> = processes
             .iter()
@@ -153,18 +178,39 @@ impl Guard {
         let bytes: u64 = disks.values().map(|disk| disk.bytes).sum();
         let before = std::mem::take(&mut self.over);
         for (name, disk) in disks.iter().filter(|(_, disk)| disk.serves_first) {
-            let parts = disk.parts(&taken, bytes - disk.bytes);
-            if together(&parts) <= self.share_max {
-                continue;
+            for (above, parts) in self.levels(disk.parts(&taken, bytes - disk.bytes), domains) {
+                if together(&parts) <= self.share_max {
+                    continue;
+                }
+                let key = (name.clone(), above);
+                let over = before.get(&key).map_or(1, |looks| looks + 1);
+                // When one has lost its place another may take up what it leaves: that is seen at once.
+                if over < LOOKS && !self.set_back.values().any(|(_, lost_for)| lost_for == name) {
+                    self.over.insert(key, over);
+                    continue;
+                }
+                self.set_back_the_greediest(now_ns, name, parts);
             }
-            let over = before.get(name).map_or(1, |looks| looks + 1);
-            // When one has lost its place another may take up what it leaves: that is seen at once.
-            if over < LOOKS && !self.set_back.values().any(|(_, lost_for)| lost_for == name) {
-                self.over.insert(name.clone(), over);
-                continue;
-            }
-            self.set_back_the_greediest(now_ns, name, parts);
         }
+    }
+
+    /// These parts of a disk's time by the cgroup below which the domains are, where enough domains want it there.
+    fn levels(
+        &self,
+        parts: Vec<(i32, f64)>,
+        domains: &BTreeMap<i32, String>,
+    ) -> BTreeMap<String, Vec<(i32, f64)>> {
+        let of = |pid: i32| domains.get(&pid).map_or("", String::as_str);
+        let mut levels: BTreeMap<String, Vec<(i32, f64)>> = BTreeMap::new();
+        for (pid, part) in parts {
+            let above = parent_of(of(pid)).unwrap_or("").to_owned();
+            levels.entry(above).or_default().push((pid, part));
+        }
+        levels.retain(|_, parts| {
+            let wanting = parts.iter().filter(|(_, part)| *part > 0.0).map(|(pid, _)| of(*pid));
+            wanting.collect::<BTreeSet<&str>>().len() >= self.domains_min
+        });
+        levels
     }
 
     fn set_back_the_greediest(&mut self, now_ns: u64, disk_name: &str, mut parts: Vec<(i32, f64)>) {

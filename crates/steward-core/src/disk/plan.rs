@@ -17,10 +17,6 @@ const STAYS_FOR_NS: u64 = 30_000_000_000;
 /// How far looks at how much they take are apart at least, in nanoseconds.
 const GUARD_EVERY_NS: u64 = 900_000_000;
 
-/// How many domains have to come first by weight at the least before any of them is looked at for what it takes: fewer
-/// leave the others about a twentieth by their weights alone, whatever they take.
-const DOMAINS_MIN: usize = 3;
-
 /// What is seen at a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -34,8 +30,8 @@ pub struct Seen {
     /// Whether these come first by the weights of their domains, which leave others their part. Otherwise it is by the
     /// real-time class, which leaves them nothing.
     pub by_weight: bool,
-    /// How many domains beside each other come first so that have processes.
-    pub first_domains: usize,
+    /// By which domain, by path, each of their processes comes first so beside others.
+    pub first_domains: BTreeMap<i32, String>,
     /// The process of each of these tasks that is not its first thread.
     pub processes: BTreeMap<TaskId, i32>,
     /// What is in the background without a reservation, by specifications.
@@ -105,9 +101,9 @@ impl Seen {
         self.by_weight && self.domains.contains_key(&task) && !is_last
     }
 
-    /// Whether anybody is to be served first who is in no domain that is.
-    pub fn has_first_elsewhere(&self, domains: &BTreeMap<TaskId, Priority>) -> bool {
-        self.named().any(|task| !domains.contains_key(&task))
+    /// Those who are to be served first and are in no domain that is.
+    pub fn first_elsewhere(&self, domains: &BTreeMap<TaskId, Priority>) -> impl Iterator<Item = TaskId> {
+        self.named().filter(move |task| !domains.contains_key(task))
     }
 
     /// The processes of those that are to be served first.
@@ -160,12 +156,9 @@ impl Plan {
         self.of_domains = seen.domains;
         if let Some((disks, taken)) = taken {
             self.guarded_at_ns = Some(now_ns);
-            let (mut weighed, classed): (BTreeMap<i32, Taken>, _) =
+            let (weighed, classed): (BTreeMap<i32, Taken>, _) =
                 taken.iter().partition(|(pid, _)| by_weight.contains(pid));
-            if seen.first_domains < DOMAINS_MIN {
-                weighed.clear();
-            }
-            self.by_weight.look(now_ns, disks, &weighed);
+            self.by_weight.look_at_domains(now_ns, disks, &weighed, &seen.first_domains);
             self.by_class.look(now_ns, disks, &classed);
         }
         let lost = |(task, pid): (&TaskId, &i32)| {
@@ -208,27 +201,39 @@ mod tests {
 
     #[test]
     fn who_comes_first_by_weight_keeps_its_place_as_long_as_that_leaves_others_their_part() {
-        let loses = |by_weight: bool, first_domains: usize, part: f64| {
+        let loses = |by_weight: bool, had: &[(&str, f64)]| {
             let mut plan = Plan::default();
-            let had = Some(BTreeMap::from([(1, part)]));
-            let disk = Disk { busy: 1.0, bytes: 1 << 20, requests: 9, serves_first: true, had };
+            let had_by = (1..).zip(had.iter().map(|(_, part)| *part)).collect();
+            let disk = Disk { busy: 1.0, bytes: 1 << 20, requests: 9, serves_first: true, had: Some(had_by) };
             let disks = Disks::from([("sda".to_owned(), disk)]);
-            let looks = (0..4).map(|second| {
-                let taken = BTreeMap::from([(1, Taken::default())]);
-                let seen = Seen { first_domains, ..in_domain(by_weight) };
-                plan.decide(second * S, seen, Some((&disks, &taken)))
-            });
+            let in_any = in_domain(by_weight);
+            let tasks = (1..).zip(had).map(|(tid, _)| (task(tid), in_any.domains[&task(1)]));
+            let seen = Seen {
+                domains: tasks.collect(),
+                first_domains: (1..).zip(had).map(|(pid, (path, _))| (pid, (*path).to_owned())).collect(),
+                ..in_any
+            };
+            let taken: BTreeMap<i32, Taken> =
+                (1..).zip(had).map(|(pid, _)| (pid, Taken::default())).collect();
+            let looks = (0..4).map(|second| plan.decide(second * S, seen.clone(), Some((&disks, &taken))));
             looks.last().is_some_and(|last| last.set_back.contains_key(&task(1)))
         };
         // Ten elevenths are due to one beside one that has the usual weight.
-        for (by_weight, first_domains, part, lost) in [
-            (true, 3, 0.92, false),
-            (true, 3, 0.97, true),
-            (true, 2, 1.0, false),
-            (false, 0, 0.92, true),
-            (false, 0, 0.4, false),
+        for (by_weight, had, lost) in [
+            (true, &[("a", 0.9), ("b", 0.01), ("c", 0.01)][..], false),
+            (true, &[("a", 0.95), ("b", 0.01), ("c", 0.01)], true),
+            (true, &[("a", 0.97), ("b", 0.01)], false),
+            // Who wants nothing of the disk takes nothing from anybody.
+            (true, &[("a", 0.97), ("b", 0.01), ("c", 0.0)], false),
+            // Two processes are no more than the domain that they are in.
+            (true, &[("a", 0.95), ("b", 0.01), ("b", 0.01)], false),
+            // Who is within another cgroup comes first there alone.
+            (true, &[("u/a", 0.95), ("u/b", 0.01), ("u/c", 0.01)], true),
+            (true, &[("a", 0.95), ("b", 0.01), ("u/c", 0.01)], false),
+            (false, &[("a", 0.92)], true),
+            (false, &[("a", 0.4)], false),
         ] {
-            assert_eq!(loses(by_weight, first_domains, part), lost, "{by_weight} {first_domains} {part}");
+            assert_eq!(loses(by_weight, had), lost, "{by_weight} {had:?}");
         }
     }
 
@@ -253,9 +258,10 @@ mod tests {
         let named =
             |tid| Seen { programs: BTreeMap::from([(task(tid), Priority::RealTime(2))]), ..Seen::default() };
         let domains = in_domain(true).domains;
-        assert!(named(2).has_first_elsewhere(&domains));
-        assert!(!named(1).has_first_elsewhere(&domains));
+        let elsewhere = |seen: &Seen| seen.first_elsewhere(&domains).collect::<Vec<TaskId>>();
+        assert_eq!(elsewhere(&named(2)), [task(2)]);
+        assert!(elsewhere(&named(1)).is_empty());
         let journal = Seen { for_others: BTreeSet::from([task(2)]), ..named(2) };
-        assert!(!journal.has_first_elsewhere(&domains));
+        assert!(elsewhere(&journal).is_empty());
     }
 }

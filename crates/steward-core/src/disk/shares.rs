@@ -55,6 +55,13 @@ pub fn class_of(tree: &Tree, path: &str) -> Class {
     above.find_map(|path| tree.get(path)?.settings.disk.class).unwrap_or_default()
 }
 
+/// By which domain comes first whatever is at or below a path: the highest one there that is interactive itself.
+pub fn highest_first<'path>(tree: &Tree, path: &'path str) -> Option<&'path str> {
+    let is_first =
+        |path: &&str| tree.get(path).is_some_and(|node| node.settings.disk.class == Some(Class::Interactive));
+    std::iter::successors(Some(path), |path| parent_of(path)).filter(is_first).last()
+}
+
 /// Whether any domain was given this class.
 pub fn has_class(tree: &Tree, class: Class) -> bool {
     tree.iter().any(|(_, node)| node.settings.disk.class == Some(class))
@@ -156,6 +163,15 @@ mod tests {
         put("steward.web/a", of(Some(Class::Background), None));
         put("steward.web/b", of(None, None));
         put("steward.batch", of(None, None));
+        put("user.slice/a.scope", of(Some(Class::Interactive), None));
+        put("user.slice/a.scope/b", of(Some(Class::Interactive), None));
+        for (path, highest) in [
+            ("user.slice/a.scope", Some("user.slice/a.scope")),
+            ("user.slice/a.scope/b/c", Some("user.slice/a.scope")),
+            ("steward.web", None),
+        ] {
+            assert_eq!(highest_first(&tree, path), highest);
+        }
         let is_made = |path: &str| path.starts_with("steward.");
         assert_eq!(all_weights(&tree, &is_made), BTreeMap::from([("steward.web/a".to_owned(), 10)]));
         assert_eq!(class_of(&tree, "steward.web/a/.own"), Class::Background);

@@ -63,6 +63,13 @@ pub enum Change {
     },
     /// A file of a cgroup was written, once or several times.
     Knob(Knob),
+    /// A cgroup was had hand the disk out to those below it.
+    DiskHandedOut {
+        /// The cgroup, from the root of the hierarchy.
+        cgroup: String,
+        /// The inode number of its directory.
+        id: u64,
+    },
 }
 
 impl fmt::Display for Change {
@@ -75,6 +82,9 @@ impl fmt::Display for Change {
             }
             Change::DiskPriority { task, .. } => write!(formatter, "the disk priority of task {}", task.tid),
             Change::Knob(knob) => knob.fmt(formatter),
+            Change::DiskHandedOut { cgroup, .. } => {
+                write!(formatter, "that the cgroup /{cgroup} hands the disk out")
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use steward_core::process::TaskId;
 use super::change::{Change, Undone};
 use crate::cpu::rescheduling::{self, Real, Tasks};
 use crate::cpu::scheduling::Scheduling;
-use crate::disk::{elevators, identity, ioprio};
+use crate::disk::{elevators, handed_out, identity, ioprio};
 use crate::error::KernelError;
 use crate::roots::{Roots, read_if_present, write};
 
@@ -36,6 +36,7 @@ pub fn undo(change: &Change, roots: &Roots) -> Result<Undone, KernelError> {
             Ok(()) => Ok(Undone::PutBack),
             Err(left) => left.map(Undone::Left),
         },
+        Change::DiskHandedOut { cgroup, id } => handed_out::undo(cgroup, *id, roots),
     }
 }
 

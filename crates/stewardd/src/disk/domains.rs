@@ -25,11 +25,14 @@ pub(super) struct OfDomains {
     pub(super) first: BTreeMap<TaskId, Priority>,
     /// Their processes.
     pub(super) processes: BTreeMap<TaskId, i32>,
+    /// The tasks of those that were lately and are no longer, as they are now: one that was born since the last look
+    /// has its parent's priority, and nobody has seen it.
+    pub(super) no_longer_first: BTreeMap<TaskId, Priority>,
     /// Whether they come first by weights.
     pub(super) by_weight: bool,
-    /// How many do, beside each other.
-    pub(super) first_domains: usize,
-    /// Then, the domains at or below one that is served first, by cgroup, and whether each is so itself.
+    /// By which domain each of the processes comes first beside others then: the highest one that it is in.
+    pub(super) first_domains: BTreeMap<i32, String>,
+    /// Then, the cgroups of domains at or below one that is served first, by id, and whether each domain is so itself.
     pub(super) cgroups: BTreeMap<u64, bool>,
     /// Whether anybody has a part of a disk's time that counts also while nobody who is served first waits.
     pub(super) has_parts: bool,
@@ -57,11 +60,14 @@ impl Daemon {
     /// specifications say of who is there.
     pub(super) fn disk_domains(&mut self, now_ns: u64, programs: &Seen) -> OfDomains {
         let mut wanted = OfDomains::default();
-        let Some(mut tree) = self.domains.disk_levels() else {
+        let tree = self.domains.disk_levels();
+        let first = tree.as_ref().map(|tree| self.processes_served_first(tree)).unwrap_or_default();
+        let lately = self.disk.note_first(now_ns, first.values());
+        (wanted.no_longer_first, _) = self.tasks_of(&self.processes_of(lately.iter().map(String::as_str)));
+        let Some(mut tree) = tree else {
             self.hand_disk_out_no_longer();
             return wanted;
         };
-        let first = self.processes_served_first(&tree);
         (wanted.first, wanted.processes) = self.tasks_of(&first);
         let Ok(cgroups) = self.domains.cgroups() else { return wanted };
         // Where nobody hands the disk out, all stand in one line, in which the tasks' own priorities count everywhere.
@@ -73,7 +79,7 @@ impl Daemon {
             let children = cgroups.children("").unwrap_or_default();
             children.iter().any(|child| !is_made(&child.path) && cgroups.has_disk_settings(&child.path))
         };
-        let by_others = is_handed_out && (!self.disk.handed_out.contains("") || others_ask());
+        let by_others = is_handed_out && (!self.disk.handed_out.contains_key("") || others_ask());
         let devices = self.disk.devices(&self.options.roots);
         self.look_at_costs(&devices, &mut wanted);
         // Where requests are charged, by whomever, no task's own priority counts: who comes first needs a weight.
@@ -84,9 +90,9 @@ impl Daemon {
         let by_weight_alone = has_first
             && knows_weights
             && shares::reach_the_top(&tree)
-            && !programs.has_first_elsewhere(&wanted.first);
+            && !self.is_anybody_first_elsewhere(programs, &wanted.first);
         let by_weight_alone = has_first && self.disk.by_weight_alone(now_ns, by_weight_alone);
-        let limits: Vec<(String, Limit)> = tree
+        let mut limits: Vec<(String, Limit)> = tree
             .iter()
             .map(|(path, node)| (path.clone(), node.settings.disk.max))
             .filter(|(path, max)| !max.is_none() && is_made(path))
@@ -96,8 +102,8 @@ impl Daemon {
         let has_weights = wanted.has_parts || by_weight;
         let come_first = knows_weights && has_weights;
         if come_first {
-            let highest = |path: &String| path.split('/').next().unwrap_or_default().to_owned();
-            wanted.first_domains = first.values().map(highest).collect::<BTreeSet<String>>().len();
+            let highest = |path: &str| shares::highest_first(&tree, path).unwrap_or(path).to_owned();
+            wanted.first_domains = first.iter().map(|(pid, path)| (*pid, highest(path))).collect();
             let set_back = self.set_back_domains(&first);
             for path in &set_back {
                 if let Some(mut node) = tree.get(path).cloned() {
@@ -107,56 +113,82 @@ impl Daemon {
             }
             self.come_first_by_weight(&mut wanted, &set_back);
         }
-        let weights = match has_weights {
+        let mut weights = match has_weights {
             true => shares::all_weights(&tree, &is_made),
             false => BTreeMap::new(),
         };
-        if weights.is_empty() {
-            (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
-        }
         if weights.is_empty() && limits.is_empty() {
+            (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
             self.hand_disk_out_no_longer();
             return wanted;
         }
-        let above = |path: &str| {
-            std::iter::successors(parent_of(path), |path| parent_of(path)).map(str::to_owned).collect()
-        };
-        let payers: BTreeSet<String> = weights
-            .keys()
-            .chain(limits.iter().map(|(path, _)| path))
-            .flat_map(|path| -> Vec<String> { above(path) })
-            .collect();
-        for path in payers {
-            match cgroups.hands_out(&path, Resource::Disk) {
-                Ok(true) => continue,
-                Ok(false) => {}
-                Err(_) => continue,
-            }
-            match cgroups.hand_out(&path, Resource::Disk, true) {
-                Ok(()) => {
-                    self.disk.note_handed_out(&path);
-                    self.disk.handed_out.insert(path);
-                }
-                Err(error) => wanted.problems.push(format!(
-                    "{error}; the kernel's io controller must be in the unified hierarchy (cgroup.controllers), and not in one of \
-                     version 1"
-                )),
-            }
+        // Weights that bring somebody first alone are not missed: who is served first is so in one line as well.
+        let are_missed = wanted.has_parts || !limits.is_empty();
+        let paths = weights.keys().chain(limits.iter().map(|(path, _)| path));
+        let payers: BTreeSet<String> =
+            paths.flat_map(|path| upwards(path).skip(1)).map(str::to_owned).collect();
+        let shut = self.hand_disk_out(payers);
+        // Whoever is elsewhere has what is theirs all the same.
+        let has_it = |path: &str| !upwards(path).skip(1).any(|above| shut.contains_key(above));
+        weights.retain(|path, _| has_it(path));
+        limits.retain(|(path, _)| has_it(path));
+        if weights.is_empty() {
+            (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
         }
-        if wanted.problems.is_empty() {
-            let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
-            let known = weights.into_iter().filter_map(|(path, weight)| Some((id(&path)?, path, weight)));
-            wanted.weights = known.map(|(id, path, weight)| (path, (id, weight))).collect();
-            wanted.limits = self.limits_of_devices(&limits, &devices);
-        } else if come_first {
-            // Who is served first is so in one line as well.
+        if come_first && shut.contains_key("") {
             (wanted.first, wanted.processes) = self.tasks_of(&first);
             (wanted.by_weight, wanted.cgroups) = (false, BTreeMap::new());
-            if !wanted.has_parts && limits.is_empty() {
-                wanted.problems.clear();
+        }
+        if are_missed {
+            wanted.problems.extend(shut.into_values());
+        }
+        let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
+        let known = weights.into_iter().filter_map(|(path, weight)| Some((id(&path)?, path, weight)));
+        wanted.weights = known.map(|(id, path, weight)| (path, (id, weight))).collect();
+        wanted.limits = self.limits_of_devices(&limits, &devices);
+        wanted
+    }
+
+    /// Has these cgroups hand the disk out, those above others first. Returns those that cannot, each with a sentence
+    /// why; it is tried again at the next look.
+    fn hand_disk_out(&mut self, payers: BTreeSet<String>) -> BTreeMap<String, String> {
+        let mut shut = BTreeMap::new();
+        let Ok(cgroups) = self.domains.cgroups() else { return shut };
+        for path in payers {
+            // One that has gone has nobody below it.
+            if !matches!(cgroups.hands_out(&path, Resource::Disk), Ok(false)) {
+                continue;
+            }
+            let cgroup = cgroups.find(&path);
+            let handed_out =
+                cgroup.and_then(|cgroup| cgroups.hand_out(&path, Resource::Disk, true).map(|()| cgroup.id));
+            match handed_out {
+                Ok(id) => {
+                    self.disk.note_handed_out(&path);
+                    self.disk.handed_out.insert(path, id);
+                }
+                Err(error) => {
+                    let advice = match error.errno() {
+                        Some(libc::EBUSY) => {
+                            "processes are in this cgroup itself, beside those below it: move them into one of these"
+                        }
+                        _ => {
+                            "the kernel's io controller must be in the unified hierarchy (cgroup.controllers), and not in one of version 1"
+                        }
+                    };
+                    let sentence = format!("{error}; {advice}");
+                    shut.insert(path, sentence);
+                }
             }
         }
-        wanted
+        shut
+    }
+
+    /// Whether anybody is to be served first who is in no domain that is. Programs were looked at before domains were:
+    /// whoever has ended in between was in none of them when these were, and all would stand in one line for half a
+    /// minute for somebody who has gone.
+    fn is_anybody_first_elsewhere(&self, programs: &Seen, first: &BTreeMap<TaskId, Priority>) -> bool {
+        programs.first_elsewhere(first).any(|task| process::is_alive(task, &self.options.roots))
     }
 
     /// Where Steward had a cgroup hand the disk out for nobody who is there any more.
@@ -180,8 +212,12 @@ impl Daemon {
         };
         let is_below = |path: &&str| upwards(path).any(|above| class(above) == Some(Class::Interactive));
         let is_first = |path: &str| upwards(path).find_map(class) == Some(Class::Interactive);
-        let known = |path: &str| Some((self.domains.held(path)?.cgroup_id, is_first(path)));
-        wanted.cgroups = self.domains.made().filter(is_below).filter_map(known).collect();
+        // All of them, since what the kernel writes back is known by the cgroup alone that has changed it.
+        let known = |path: &str| {
+            let (is_first, cgroups) = (is_first(path), self.domains.cgroups_of(path));
+            cgroups.into_iter().map(move |(_, cgroup_id)| (cgroup_id, is_first))
+        };
+        wanted.cgroups = self.domains.made().filter(is_below).flat_map(known).collect();
     }
 
     /// The domains of whose processes any has lost its place, with those that they are in: who is served first there is
@@ -237,11 +273,18 @@ impl Daemon {
 
     /// The processes in interactive domains, each with its domain: what they start is theirs too.
     fn processes_served_first(&self, tree: &Tree) -> BTreeMap<i32, String> {
-        let interactive =
-            self.domains.made().filter(|path| shares::class_of(tree, path) == Class::Interactive);
-        let processes = |path: &str| self.domains.processes(path).unwrap_or_default();
-        let of = |path| processes(path).into_iter().map(move |pid| (pid, path.to_owned()));
-        interactive.flat_map(of).collect()
+        self.processes_of(
+            self.domains.made().filter(|path| shares::class_of(tree, path) == Class::Interactive),
+        )
+    }
+
+    /// The processes in these domains, each with its domain.
+    fn processes_of<'path>(&self, paths: impl Iterator<Item = &'path str>) -> BTreeMap<i32, String> {
+        let of = |path: &'path str| {
+            let processes = self.domains.processes_throughout(path).into_iter();
+            processes.map(move |pid| (pid, path.to_owned()))
+        };
+        paths.flat_map(of).collect()
     }
 
     /// All tasks of these processes, served first by the real-time class, and the process of each.

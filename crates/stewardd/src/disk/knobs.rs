@@ -18,7 +18,7 @@ use steward_kernel::cgroup::reading::CgroupReader;
 use steward_kernel::disk::devices::{self, Ordered};
 use steward_kernel::disk::priority::{self, Given};
 use steward_kernel::disk::{cost, limit, weight};
-use steward_kernel::journal::{JournalError, SharedJournal};
+use steward_kernel::journal::{Change, JournalError, SharedJournal};
 
 use super::counts::{Counter, Counts};
 use super::known::Known;
@@ -42,7 +42,8 @@ pub struct Wanted {
     /// Of those with a priority, the kernel's threads that work for others: they have it while somebody waits who is
     /// served first.
     pub for_others: BTreeSet<TaskId>,
-    /// The cgroups whose tasks are served first by weights, by id, and those below them, of which each is so or not.
+    /// The cgroups whose tasks, and what the kernel writes back for them, are served first by weights, by id, and
+    /// those below them, of which each is so or not.
     pub first_by_weight: BTreeMap<u64, bool>,
     /// Of those with a priority, the tasks of domains that are served first.
     pub of_domains: BTreeSet<TaskId>,
@@ -56,6 +57,9 @@ pub struct Wanted {
     pub any_charged: bool,
     /// The limit of each cgroup that is to have one, by path and the device's number.
     pub limits: BTreeMap<(String, String), Limited>,
+    /// The cgroups that hand the disk out because of Steward, by path, with their ids. That is done when this is
+    /// wanted, since the worker may wait for the disk, and noted by it.
+    pub handed_out: BTreeMap<String, u64>,
     /// How many times somebody has had a cgroup hand the disk out no longer, and with that what those below it had was
     /// gone.
     pub lost: u64,
@@ -67,6 +71,9 @@ pub struct Wanted {
     pub known: Known,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
     pub heirs: BTreeMap<TaskId, Priority>,
+    /// The same of tasks of domains that are served first no longer, or which have left them: they may as well have
+    /// that of the [other way](Priority::other_way).
+    pub left: BTreeMap<TaskId, Priority>,
 }
 
 /// A limit, and of whom on what: another cgroup may come to have the path, and another device the number, for which the
@@ -143,6 +150,9 @@ struct State {
     weights: BTreeMap<(String, &'static str), (u64, u16)>,
     /// The limits that were written, in the same way.
     limits: BTreeMap<(String, String), Limited>,
+    /// The cgroups of which it is noted that they hand the disk out, by path, with their ids: the change in the undo
+    /// journal.
+    handed_out: BTreeMap<String, (u64, u64)>,
     /// What was known to be lost when they were.
     lost: u64,
     /// Devices on which it failed: they are not tried again and again, each time waiting for what is under way.
@@ -216,6 +226,7 @@ impl Knobs for KernelKnobs {
             state.weights.clear();
             state.limits.clear();
         }
+        work.note_handed_out(&mut state, wanted);
         // `steward run` waits for the priority. Where the disk is handed out among cgroups that alone counts within one
         // only, and without its weight the first save of a program stood behind all others for their turn (150 ms).
         let is_ordered = !state.ordered.is_empty() || !state.charged.is_empty();
@@ -314,6 +325,34 @@ impl Work<'_> {
         let has_record = |task: &TaskId| matches!(state.given.get(task), Some((Some(_), _)));
         for (task, inherited) in wanted.heirs.iter().filter(|(task, _)| !has_record(task)) {
             self.put_away(*task, *inherited);
+        }
+        for (task, inherited) in wanted.left.iter().filter(|(task, _)| !has_record(task)) {
+            self.put_away(*task, *inherited);
+            if let Some(other) = inherited.other_way() {
+                self.put_away(*task, other);
+            }
+        }
+    }
+
+    /// Before weights and limits, which are taken back before it then.
+    fn note_handed_out(&mut self, state: &mut State, wanted: &Wanted) {
+        let journal = self.journal;
+        state.handed_out.retain(|path, (id, number)| {
+            let is_wanted = wanted.handed_out.get(path) == Some(id);
+            if !is_wanted {
+                // A record that stays open does no harm.
+                let _ = journal.close(*number);
+            }
+            is_wanted
+        });
+        for (path, id) in &wanted.handed_out {
+            if state.handed_out.contains_key(path) {
+                continue;
+            }
+            match self.journal.record(Change::DiskHandedOut { cgroup: path.clone(), id: *id }) {
+                Ok(number) => _ = state.handed_out.insert(path.clone(), (*id, number)),
+                Err(error) => self.faults.push(error.to_string()),
+            }
         }
     }
 

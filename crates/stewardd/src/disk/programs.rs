@@ -29,16 +29,16 @@ impl Daemon {
     fn look_at_disks(&mut self, now_ns: u64) {
         self.tick_counting(now_ns);
         let heirs = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.take_heirs()).unwrap_or_default();
-        let mut heirs = self.heirs(&heirs);
+        let heirs = self.heirs(&heirs);
         if !self.disk.is_due(now_ns) && heirs.is_empty() {
             return;
         }
         let programs = self.disk_programs();
         let domains = self.disk_domains(now_ns, &programs);
         let OfDomains { first, processes, weights, limits, charged, any_charged, left, .. } = domains;
-        self.domains.disk_problem = domains.problems.into_iter().next();
-        if left != self.disk.left {
-            self.disk.left = left;
+        let problem = domains.problems.into_iter().next();
+        if left != self.disk.left || problem != self.domains.disk_problem {
+            (self.disk.left, self.domains.disk_problem) = (left, problem);
             self.note_disk(self.domains.disk_failure.clone());
         }
         if self.disk.background_is_due(now_ns) {
@@ -57,9 +57,9 @@ impl Daemon {
         };
         let for_others = seen.for_others.clone();
         let of_domains = seen.domains.keys().copied().collect();
-        let Decision { priorities, ordered, waits, left, .. } =
+        let Decision { priorities, ordered, waits, mut left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
-        heirs.extend(left);
+        left.extend(domains.no_longer_first.into_iter().filter(|(task, _)| !priorities.contains_key(task)));
         let disks = match ordered {
             true => devices::present(&self.options.roots),
             false => BTreeMap::new(),
@@ -80,8 +80,10 @@ impl Daemon {
             charged,
             any_charged,
             limits,
+            handed_out: self.disk.handed_out.clone(),
             lost,
             heirs,
+            left,
             // want() says what is known where that counts.
             ..Wanted::default()
         };

@@ -39,6 +39,9 @@ const LOOK_EVERY_NS: u64 = 1_000_000_000;
 const LOOK_SOON_NS: u64 = 100_000_000;
 /// For how long after the last one whom weights alone could not bring first all stand in one line, in nanoseconds.
 const BY_CLASS_FOR_NS: u64 = 30_000_000_000;
+/// For how long after a domain was served first last it is looked who was born there with its priority, in nanoseconds:
+/// since the look before, and until the worker had taken it from the parents.
+const BORN_WITHIN_NS: u64 = 2_000_000_000;
 /// How often it is looked what runs in the background, in nanoseconds: all processes are looked at for that.
 const BACKGROUND_EVERY_NS: u64 = 30_000_000_000;
 /// How often it is looked where what is swapped out goes, in nanoseconds.
@@ -52,9 +55,9 @@ pub(crate) struct Disk {
     pub(crate) counting: Counting,
     /// What was counted of it, by path.
     pub(crate) totals: BTreeMap<Arc<str>, Totals>,
-    /// What the worker was given last, without its heirs.
+    /// What the worker was given last, without whose priority was to be taken back.
     wanted: Wanted,
-    /// The same with its heirs, until the worker comes to it.
+    /// The same with those, until the worker comes to it.
     waiting: Arc<Outstanding<Option<Wanted>>>,
     /// When it was looked last, and when it is looked again.
     looked_at_ns: u64,
@@ -63,8 +66,10 @@ pub(crate) struct Disk {
     background_at_ns: u64,
     /// The tasks of domains that are served first, as it was seen last.
     pub(super) first: BTreeMap<TaskId, Priority>,
-    /// The cgroups that hand the disk out because of Steward.
-    pub(super) handed_out: BTreeSet<String>,
+    /// When domains with processes were served first last, by path: those that are, and those that were lately.
+    first_at_ns: BTreeMap<String, u64>,
+    /// The cgroups that hand the disk out because of Steward, by path, with their ids.
+    pub(super) handed_out: BTreeMap<String, u64>,
     /// What ran there then.
     pub(super) background: BTreeMap<TaskId, Priority>,
     pub(super) plan: Plan,
@@ -110,7 +115,8 @@ impl Disk {
             look_at_ns: 0,
             background_at_ns: 0,
             first: BTreeMap::new(),
-            handed_out: BTreeSet::new(),
+            first_at_ns: BTreeMap::new(),
+            handed_out: BTreeMap::new(),
             background: BTreeMap::new(),
             plan: Plan::default(),
             swap_disks: None,
@@ -252,6 +258,19 @@ impl Disk {
         !is_untold && !lacks_weights && elevator::weights_come_first(devices, &settled)
     }
 
+    /// Notes that these domains with processes are served first at this look, by path, and returns those that were
+    /// lately and are no longer.
+    pub(super) fn note_first<'path>(
+        &mut self,
+        now_ns: u64,
+        first: impl Iterator<Item = &'path String>,
+    ) -> Vec<String> {
+        self.first_at_ns.retain(|_, at_ns| now_ns < at_ns.saturating_add(BORN_WITHIN_NS));
+        self.first_at_ns.extend(first.map(|path| (path.clone(), now_ns)));
+        let lately = self.first_at_ns.iter().filter(|(_, at_ns)| **at_ns < now_ns);
+        lately.map(|(path, _)| path.clone()).collect()
+    }
+
     /// Whether weights alone are to bring domains before all others; `may` says whether they can at this look. Where
     /// they could not lately they do not yet: all would go from one way to the other with each editor that is opened.
     pub(super) fn by_weight_alone(&mut self, now_ns: u64, may: bool) -> bool {
@@ -362,12 +381,13 @@ impl Disk {
             let before = waiting.take();
             let waits = before.is_some();
             // Whose priority was to be taken back before that is done still has it.
-            let mut heirs = before.map(|before| before.heirs).unwrap_or_default();
+            let Wanted { mut heirs, mut left, .. } = before.unwrap_or_default();
             heirs.extend(&wanted.heirs);
-            *waiting = Some(Wanted { heirs, ..wanted.clone() });
+            left.extend(&wanted.left);
+            *waiting = Some(Wanted { heirs, left, ..wanted.clone() });
             waits
         });
-        self.wanted = Wanted { heirs: BTreeMap::new(), ..wanted };
+        self.wanted = Wanted { heirs: BTreeMap::new(), left: BTreeMap::new(), ..wanted };
         if waits {
             // The job that waits already does what is wanted by then.
             return None;
@@ -388,25 +408,28 @@ impl Disk {
         let first = std::mem::take(&mut self.first);
         let nothing = Wanted { lost: self.lost, again: self.again.number(), ..Wanted::default() };
         self.waiting.take_on(Option::take, |waiting| {
-            let mut heirs = waiting.map(|waiting| waiting.heirs).unwrap_or_default();
-            heirs.extend(first);
+            let Wanted { heirs, mut left, .. } = waiting.unwrap_or_default();
+            left.extend(first);
             // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
-            let _ = self.knobs.apply(&Wanted { heirs, ..nothing.clone() });
+            let handed_out = self.handed_out.clone();
+            let _ = self.knobs.apply(&Wanted { heirs, left, handed_out, ..nothing.clone() });
         });
         self.wanted = nothing;
-        if let Some(cgroups) = cgroups {
+        if let Some(cgroups) = cgroups.filter(|_| !self.handed_out.is_empty()) {
             self.hand_out_no_longer(cgroups);
+            // Where it stays, that is for somebody else.
+            let _ = self.knobs.apply(&self.wanted);
         }
     }
 
     /// Hands the disk out no longer where Steward has begun to.
     pub(super) fn hand_out_no_longer(&mut self, cgroups: &dyn Cgroups) {
-        for path in std::mem::take(&mut self.handed_out).into_iter().rev() {
+        for (path, id) in std::mem::take(&mut self.handed_out).into_iter().rev() {
             // What somebody has set below it since would be gone with it; what Steward has, the worker may be about to
             // put back.
             let children = cgroups.children(&path).unwrap_or_default();
             if children.iter().any(|child| cgroups.has_disk_settings(&child.path)) {
-                self.handed_out.insert(path);
+                self.handed_out.insert(path, id);
                 continue;
             }
             // Where it is gone, or one below it hands the disk out, it stays.
@@ -457,8 +480,8 @@ mod tests {
         disk.first = BTreeMap::from([heir(2)]);
         disk.stop(None);
         assert_eq!((late.work)(), Ok(Progress::Done));
-        let wanted = Wanted { heirs: BTreeMap::from([heir(1), heir(2)]), ..Wanted::default() };
-        assert_eq!(fake.applied(), [wanted]);
+        let (heirs, left) = (BTreeMap::from([heir(1)]), BTreeMap::from([heir(2)]));
+        assert_eq!(fake.applied(), [Wanted { heirs, left, ..Wanted::default() }]);
     }
 
     #[test]
@@ -497,6 +520,18 @@ mod tests {
         assert!(!disk.by_weight_alone(2 * S, false));
         let again: Vec<u64> = (3..40).filter(|second| disk.by_weight_alone(second * S, true)).collect();
         assert_eq!(again.first(), Some(&32));
+    }
+
+    #[test]
+    fn of_domains_that_are_first_no_longer_it_is_known_for_two_seconds_that_they_were() {
+        const S: u64 = 1_000_000_000;
+        let mut disk = Disk::new(Arc::new(FakeDisk::default()));
+        let (one, other) = ("steward.a".to_owned(), "steward.b".to_owned());
+        assert!(disk.note_first(S, [&one, &other].into_iter()).is_empty());
+        let after = |disk: &mut Disk, ns| disk.note_first(S + ns, std::iter::once(&one));
+        assert_eq!(after(&mut disk, S), std::slice::from_ref(&other));
+        assert_eq!(after(&mut disk, 2 * S - 1), [other]);
+        assert!(after(&mut disk, 2 * S).is_empty());
     }
 
     #[test]

@@ -11,9 +11,9 @@ use steward_kernel::cgroup::place;
 use steward_kernel::cgroup::processes::Processes;
 use steward_kernel::cgroup::reading::{Bound, CgroupReader, CpuShare, MemoryUse};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
+use steward_kernel::disk::handed_out;
 use steward_kernel::memory::machine;
 use steward_kernel::process::private::{self, Private};
-use steward_kernel::roots::read_if_present;
 use steward_kernel::{KernelError, Roots};
 
 use crate::files::journal::OwnJournal;
@@ -241,15 +241,7 @@ impl Cgroups for Kernel {
     }
 
     fn has_disk_settings(&self, path: &str) -> bool {
-        let directory = place::directory(path, &self.roots);
-        let is_set = |(file, unset): (&str, &str)| {
-            let text = read_if_present(&directory.join(file)).ok().flatten();
-            text.is_some_and(|text| text != unset)
-        };
-        let weight = "default 100";
-        [("io.weight", weight), ("io.bfq.weight", weight), ("io.max", ""), ("io.latency", "")]
-            .into_iter()
-            .any(is_set)
+        handed_out::has_settings(path, &self.roots)
     }
 
     fn dirty_bytes(&self, path: &str) -> Option<u64> {

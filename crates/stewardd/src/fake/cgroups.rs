@@ -65,6 +65,8 @@ pub struct Tree {
     pub disk_settings: BTreeSet<String>,
     /// How many times it was asked for them.
     pub disk_settings_asked: u64,
+    /// Those that cannot hand the disk out.
+    pub refuses_disk: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -103,6 +105,7 @@ impl Default for Tree {
             reclaimed_bytes: BTreeMap::new(),
             disk_settings: BTreeSet::new(),
             disk_settings_asked: 0,
+            refuses_disk: BTreeSet::new(),
         };
         for path in ["system.slice", "user.slice", "user.slice/user-1000.slice"] {
             tree.add(path, 0);
@@ -431,6 +434,9 @@ impl Cgroups for FakeCgroups {
     fn hand_out(&self, path: &str, resource: Resource, hand_out: bool) -> Result<(), KernelError> {
         let mut tree = self.tree();
         if hand_out && !path.is_empty() && !tree.processes(path).is_empty() {
+            return Err(failed(path, libc::EBUSY));
+        }
+        if hand_out && resource == Resource::Disk && tree.refuses_disk.contains(path) {
             return Err(failed(path, libc::EBUSY));
         }
         tree.get(path)?;

@@ -29,7 +29,8 @@ impl FakeDisk {
     pub fn wanted(&self) -> Wanted {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let heirs = state.applied.iter().flat_map(|wanted| wanted.heirs.clone()).collect();
-        Wanted { heirs, ..state.applied.last().cloned().unwrap_or_default() }
+        let left = state.applied.iter().flat_map(|wanted| wanted.left.clone()).collect();
+        Wanted { heirs, left, ..state.applied.last().cloned().unwrap_or_default() }
     }
 
     /// All that was wanted, oldest first.

@@ -188,6 +188,57 @@ fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_not_its_own_choice(
 }
 
 #[test]
+fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_taken_back_with_the_class() {
+    let (directory, mut roots, ..) = with(&[]);
+    roots.proc = "/proc".into();
+    let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
+    let knobs = told_by(|| Err("nobody".to_owned()), &roots, &journal);
+    for is_of_domain in [true, false] {
+        let process = Sleeper(Command::new("sleep").arg("600").spawn().expect("it starts"));
+        let pid = i32::try_from(process.0.id()).expect("a small number");
+        let task = steward_kernel::process::stat(pid, &roots).expect("it runs").id;
+        let born = Priority::BY_WEIGHT;
+        assert!(priority::switch(task, Priority::Unset, born, &roots).expect("it can be changed"));
+        // By the last look it was to have this, and nobody came to give it.
+        let inherited = BTreeMap::from([(task, Priority::RealTime(4))]);
+        let wanted = match is_of_domain {
+            true => Wanted { left: inherited, ..Wanted::default() },
+            // Who was started by a program has chosen what is not the program's.
+            false => Wanted { heirs: inherited, ..Wanted::default() },
+        };
+        knobs.apply(&wanted).expect("it can be taken back");
+        let has_it = priority::switch(task, born, born, &roots).expect("it can be asked");
+        assert_eq!(has_it, !is_of_domain);
+    }
+}
+
+#[test]
+fn who_hands_the_disk_out_because_of_steward_is_noted_as_long_as_it_does_and_put_back_after_a_kill() {
+    let control = "sys/fs/cgroup/cgroup.subtree_control";
+    let (directory, roots, journal, knobs) = with(&[(control, "cpu io\n")]);
+    let says = || std::fs::read_to_string(directory.path().join(control)).expect("a file");
+    let outstanding = |journal: &OwnJournal| journal.as_ref().expect("a journal").outstanding();
+    let id = std::fs::metadata(&roots.cgroup).expect("it is there").ino();
+    let wanted = Wanted { handed_out: BTreeMap::from([(String::new(), id)]), ..Wanted::default() };
+    for _ in 0..2 {
+        knobs.apply(&wanted).expect("it can be noted");
+        assert_eq!(outstanding(&journal), 1);
+    }
+    knobs.apply(&Wanted::default()).expect("nothing is to be done");
+    assert_eq!(
+        (outstanding(&journal), says().as_str()),
+        (0, "cpu io\n"),
+        "it is the daemon's loop that does it"
+    );
+    knobs.apply(&wanted).expect("it can be noted");
+    // As after `kill -9`.
+    drop((knobs, journal));
+    let path = directory.path().join(libsteward::UNDO_JOURNAL);
+    let report = steward_kernel::journal::revert(&path, &roots).expect("the journal can be used");
+    assert_eq!((report.reverted.len(), says().as_str()), (1, "-io"), "{report}");
+}
+
+#[test]
 fn it_is_told_what_came_of_it_where_nobody_is_told_who_waits_and_the_kernel_has_no_weights() {
     let (_directory, roots, _journal, knobs) = with(&[("sys/fs/cgroup/steward.a/io.stat", "")]);
     plug(&roots, "sda", 1);
