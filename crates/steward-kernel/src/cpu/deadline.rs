@@ -74,7 +74,10 @@ const CONFINED_NICE: i32 = -10;
 enum Answer {
     Admitted(u64),
     /// Given a better nice value instead.
-    Confined { change: u64, why: Reason },
+    Confined {
+        change: u64,
+        why: Reason,
+    },
     Refused(Reason),
 }
 

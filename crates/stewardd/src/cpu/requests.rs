@@ -224,11 +224,8 @@ impl Daemon {
             self.snapshot().map(|snapshot| (snapshot.tasks, snapshot.cpus)).unwrap_or_default();
         let by_rule = tasks.iter().find(|task| task.tid == tid).and_then(explain_refusal);
         if let Some(why) = by_rule {
-            let reason = format!(
-                "{} ({:.1} % of a CPU) is refused: {why}",
-                grant.reservation,
-                bandwidth * 100.0
-            );
+            let reason =
+                format!("{} ({:.1} % of a CPU) is refused: {why}", grant.reservation, bandwidth * 100.0);
             return ApiError::AdmissionRefused { reason, bandwidth, admit_below };
         }
         let load = |cpu: &CpuRecord| cpu.measured_load.max(cpu.projected_load);
