@@ -101,6 +101,7 @@ const CHECKS: &[Check] = &[
     ("a-task-is-back-on-its-cpu-when-its-period-begins", 2, interactive::back_on_its_cpu),
     ("affinity-moves-a-reservation", 2, system::affinity),
     ("changing-a-task-from-another-cpu-keeps-nobody-waiting-there", 2, system::changed_from_elsewhere),
+    ("who-is-on-its-way-into-a-queue-that-is-found-empty-is-looked-for-again", 2, system::on_its_way_in),
     ("who-loses-a-reservation-waits-where-it-may-run", 2, interactive::back_where_it_may_run),
     ("loops-and-a-film-without-specifications-go-on", 2, plain::loops_and_a_film),
     ("a-real-time-loop-on-one-cpu-stops-nobody", 2, plain::beside_a_real_time_loop),

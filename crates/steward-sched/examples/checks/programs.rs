@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs;
+use std::io::{Read, Write};
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use steward_core::cpu::event::Event;
 use steward_core::cpu::mechanism::{CpuRecord, Mechanism, Snapshot, TaskRecord};
-use steward_lab_workloads::keep_busy;
+use steward_lab_workloads::{clock, keep_busy};
 use steward_sched::{LoadOptions, SchedExt};
 
 use crate::check;
@@ -192,6 +193,11 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             }
             sleep(Duration::from_millis(100).saturating_sub(begin.elapsed()));
         },
+        // Writes each millisecond of its CPU time into the named pipe PIPE what time it is: send PIPE.
+        "send" => send(&arguments[1]),
+        // Reads that, and writes after each hundred how many there were, and the longest time that one was under way,
+        // in milliseconds: receive PIPE FILE.
+        "receive" => receive(&arguments[1], &arguments[2]),
         "nothing" => Some(ExitCode::SUCCESS),
         // Loads a scheduler, and once there is a file with the directories of two cgroups it suspends the one and holds
         // the other for moments, again and again: hold FILE.
@@ -394,6 +400,31 @@ pub fn cpus() -> usize {
 /// So many seconds of a machine with one CPU: with several, so much less as they do more in each.
 pub fn of_all_cpus(seconds: f64) -> f64 {
     seconds / cpus() as f64
+}
+
+fn send(pipe: &str) -> ! {
+    let mut pipe = fs::File::create(pipe).expect("somebody reads it");
+    loop {
+        let start = thread_time();
+        while thread_time() - start < Duration::from_millis(1) {
+            keep_busy();
+        }
+        pipe.write_all(&clock::now_ns().to_ne_bytes()).expect("somebody reads it");
+    }
+}
+
+fn receive(pipe: &str, file: &str) -> ! {
+    let mut pipe = fs::File::open(pipe).expect("somebody writes into it");
+    let mut longest_ns = 0;
+    for count in 1_u64.. {
+        let mut sent = [0; 8];
+        pipe.read_exact(&mut sent).expect("somebody writes into it");
+        longest_ns = longest_ns.max(clock::now_ns() - u64::from_ne_bytes(sent));
+        if count.is_multiple_of(100) {
+            fs::write(file, format!("{count} {}", longest_ns / 1_000_000)).expect("a file");
+        }
+    }
+    unreachable!("it reads for ever")
 }
 
 /// Makes a named pipe.

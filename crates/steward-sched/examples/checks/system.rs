@@ -9,7 +9,8 @@ use steward_core::cpu::mechanism::{Mechanism, Standing};
 use steward_core::cpu::reservation::{Grant, IrrevocableFor, Reservation};
 
 use crate::programs::{
-    Group, Program, events, has_started, load, measure, pin, record, shared, snapshot, unload, wait_until,
+    Group, Program, events, has_started, load, measure, named_pipe, pin, record, shared, snapshot, unload,
+    wait_until,
 };
 use crate::{Outcome, check};
 
@@ -141,6 +142,39 @@ pub fn changed_from_elsewhere() -> Outcome {
     check!(periods > 500 && missed == 0, "{missed} of {periods} deadlines were missed");
     check!(loads[0] > 0.5 && loads[1] < 0.2, "loads {loads:.3?}, 0.6 and 0.1 wanted");
     Ok(format!("loads {loads:.3?}, {missed} of {periods} deadlines missed"))
+}
+
+/// Two of which one wakes the other all the time, each due a third of two CPUs, beside loops on both. The one that is
+/// woken comes within its moment, also when the other CPU finds its domain's queue empty while the kernel is about to
+/// put it in there.
+pub fn on_its_way_in() -> Outcome {
+    const PIPE: &str = "/run/lab/on-its-way.pipe";
+    const FILE: &str = "/run/lab/on-its-way";
+    let scheduler = shared()?;
+    named_pipe(PIPE)?;
+    let (sends, receives) = (Group::new("sends"), Group::new("receives"));
+    let loops: Vec<Program> = (0..8).map(|_| Program::start(&["spin"])).collect();
+    for group in [&sends, &receives] {
+        fs::write(group.0.join("cpu.weight"), "800").map_err(|error| error.to_string())?;
+    }
+    let receiver = Program::start(&["receive", PIPE, FILE]).within(&receives);
+    let sender = Program::start(&["send", PIPE]).within(&sends);
+    let figures = || -> Option<(u64, u64)> {
+        let text = fs::read_to_string(FILE).ok()?;
+        let (count, longest_ms) = text.split_once(' ')?;
+        Some((count.parse().ok()?, longest_ms.parse().ok()?))
+    };
+    wait_until(60.0, || figures().is_some_and(|(count, _)| count >= 6000));
+    let found = figures();
+    let reason = scheduler.exit_reason();
+    drop((receiver, sender, loops));
+    drop((sends, receives));
+    drop(scheduler);
+    let _ = fs::remove_file(PIPE);
+    let (count, longest_ms) = found.ok_or("nothing was received")?;
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(count >= 6000 && longest_ms < 100, "{count} were received, one of them after {longest_ms} ms");
+    Ok(format!("{count} were received, none of them after more than {longest_ms} ms"))
 }
 
 /// A task whose affinity no longer allows its CPU is admitted on another.

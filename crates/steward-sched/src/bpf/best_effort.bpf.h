@@ -25,13 +25,17 @@
 #define RESTRICTED_SCAN_MAX 1024
 /* How many levels of cgroups without a domain of their own are gone up. */
 #define CGROUP_LEVELS_MAX 256
+/* For how long a CPU looks after a task that was on its way in: its way is some hundred instructions of another CPU,
+ * which may stand still meanwhile where a hypervisor runs others. */
+#define MISSED_FOR_NS (50 * NSEC_PER_MSEC)
 /* How many CPUs are looked at for one to preempt. Those not found here notice at their next tick. */
 #define PREEMPT_SCAN_MAX 8
 
 /*
  * The domain's queue was found empty: takes it out of the order, so that others come. A task may be on its way into the
  * queue: the kernel puts it there after ops.enqueue, which has put its domain into the order and counts it among those
- * that wait. Then this CPU looks again a moment later.
+ * that wait. Then this CPU looks again until it is there: at once, and if that is too early, as long as it is idle
+ * without a pause, else at each tick. Forgotten, the task would wait for the next sample (set_right()), a second long.
  */
 static __always_inline void unqueue_domain(struct domain_table *table, u32 index, u32 cpu)
 {
@@ -42,6 +46,7 @@ static __always_inline void unqueue_domain(struct domain_table *table, u32 index
 		domain_make_queued(table, index);
 	} else if (*(volatile u32 *)&domain_at(table, index)->waiting) {
 		run->missed = index;
+		run->missed_ns = clock_of(cpu);
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 }
@@ -57,6 +62,7 @@ static __always_inline void forget_restricted(struct domain_table *table, u32 in
 	if (*(volatile u32 *)&domain_at(table, index)->waiting_restricted <= scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index)) + taken)
 		return;
 	run->missed_restricted = index;
+	run->missed_ns = clock_of(cpu);
 	/* For an idle CPU. One that runs something looks when that is over: whoever is missed has usually been taken by
 	 * another CPU. */
 	kick_cpu(cpu, 0);
@@ -88,26 +94,43 @@ __noinline bool restricted_first_key(u32 index, u32 cpu, u64 *key)
 	return found;
 }
 
+/* Whether this CPU has missed a task of any domain that was on its way in, and has not seen it since. */
+static __always_inline bool misses_any(struct cpu_run *run)
+{
+	return run->missed || run->missed_restricted;
+}
+
 /* Looks again after a domain of which this CPU missed a task that was on its way in. */
-static __always_inline void look_after_missed(struct cpu_run *run, u32 cpu)
+static __always_inline void look_after_missed(struct cpu_run *run, u32 cpu, u64 now_ns)
 {
 	struct domain_table *table = domains();
 	u32 index = run->missed;
+	bool in_time = now_ns - run->missed_ns < MISSED_FOR_NS;
 
 	if (index) {
-		run->missed = 0;
-		if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0)
+		if (scx_bpf_dsq_nr_queued(QUEUE_DOMAIN(index)) > 0) {
+			run->missed = 0;
 			domain_make_queued(table, index);
+		} else if (!in_time || !*(volatile u32 *)&domain_at(table, index)->waiting) {
+			run->missed = 0;
+		}
 	}
 	index = run->missed_restricted;
 	if (index) {
 		struct cpu_order *order = cpu_order_of(cpu);
 		u64 key = 0;
 
-		run->missed_restricted = 0;
-		if (order && restricted_first_key(index, cpu, &key))
+		if (order && restricted_first_key(index, cpu, &key)) {
+			run->missed_restricted = 0;
 			restricted_waits(order, index);
+		} else if (!in_time || *(volatile u32 *)&domain_at(table, index)->waiting_restricted <=
+					       scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(index))) {
+			run->missed_restricted = 0;
+		}
 	}
+	/* For an idle CPU. */
+	if (misses_any(run))
+		kick_cpu(cpu, 0);
 }
 
 /*

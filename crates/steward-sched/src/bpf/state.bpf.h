@@ -181,6 +181,7 @@ struct cpu_run {
 	u32 rescues; /* what runs is rescued */
 	u32 missed; /* a domain that this CPU took out of the order although a task of it was on its way in */
 	u32 missed_restricted; /* a domain of which it forgot restricted tasks although one was on its way in */
+	u64 missed_ns; /* when it missed either */
 	u32 direct; /* a task stands in the CPU's own queue: see enqueue_direct() */
 	u32 next; /* a kernel thread stands there ahead of best-effort work: see enqueue_next() */
 	u32 ahead; /* what runs as best-effort began to before its turn */

@@ -319,7 +319,7 @@ static __always_inline bool runs_alone(struct cpu_run *run, u32 cpu)
 	struct domain_table *table = domains();
 	u16 running = run->domain;
 
-	return running && !*(volatile u32 *)&domain_at(table, running)->waiting &&
+	return running && !misses_any(run) && !*(volatile u32 *)&domain_at(table, running)->waiting &&
 	       !*(volatile u32 *)&run->interactive && !*(volatile u32 *)&run->next && !overdue && !leaving && !any_bumps() &&
 	       !(table->quotas && held_domain(running)) &&
 	       !others_wait(table, running, cpu);
@@ -371,7 +371,8 @@ void STRUCT_OPS(steward_dispatch, s32 cpu, struct task_struct *prev)
 		keep_best_effort(prev, t, run, cpu);
 		return;
 	}
-	look_after_missed(run, cpu);
+	if (misses_any(run))
+		look_after_missed(run, cpu, now_ns);
 	others = false;
 	expected = *(volatile u32 *)&run->interactive;
 	if (expected) {
@@ -451,7 +452,8 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	} else if (run->rescues) {
 		/* Its turn is short and ends by itself; one that began right before a tick would be none. */
 		return;
-	} else if (held_by_quota(t) || bumped(p, t) || (run->alone && table->quotas) || run->next) {
+	} else if (held_by_quota(t) || bumped(p, t) || (run->alone && table->quotas) || run->next ||
+		   misses_any(run)) {
 		task_set_slice(p, 0);
 	} else if (t->mode == MODE_BEST_EFFORT && overtaken(t, run, cpu, now_ns)) {
 		task_set_slice(p, 0);
