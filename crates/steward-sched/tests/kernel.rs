@@ -50,7 +50,7 @@ fn shares_reservations_and_load_control_hold_on_one_cpu() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn pinned_tasks_hotplug_and_affinity_hold_on_two_cpus() {
-    run_checks(2, 3, "", 24);
+    run_checks(2, 3, "", 25);
 }
 
 /// For longer than the kernel lets a scheduler keep its watchdog waiting.
