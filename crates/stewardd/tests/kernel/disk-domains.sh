@@ -113,17 +113,23 @@ kill -9 $daemon
 wait $daemon
 order
 weight run-$program
-section reverted
-try steward revert >/dev/null
-order
-weight run-$program
-start_daemon --mechanism deadline
-wait_for is_ordered
-wait_for 'grep -q "default 10$" /sys/fs/cgroup/steward.run-$program/io.bfq.weight'
+start_again() {
+    start_daemon --mechanism deadline
+    wait_for is_ordered
+    wait_for 'grep -q "default 10$" /sys/fs/cgroup/steward.run-$program/io.bfq.weight'
+}
+start_again
 section started-again
 weight run-$program
 section stopped
 stop_daemon
+order
+weight run-$program
+start_again
+kill -9 $daemon
+wait $daemon
+section reverted
+try steward revert >/dev/null
 order
 weight run-$program
 kill $program

@@ -144,15 +144,19 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
         ("a-program-has-a-domain-with-the-class-that-it-was-started-with", &|| {
             told.says("run", &[": default 10"]);
         }),
-        ("what-a-killed-daemon-leaves-can-be-taken-back", &|| {
+        ("after-a-kill-the-next-daemon-goes-on", &|| {
             assert_eq!(order("killed"), "bfq with 1024");
-            assert_eq!(order("reverted"), order("before"));
-            told.says("reverted", &[": default 100"]);
+            told.says("killed", &[": default 10"]);
+            told.says("started-again", &[": default 10"]);
         }),
-        ("the-next-daemon-goes-on", &|| told.says("started-again", &[": default 10"])),
-        ("a-daemon-that-stops-leaves-nothing", &|| {
-            told.says("stopped", &["exit code 0", ": default 100"]);
+        // Where nobody hands the disk out no cgroup has a weight.
+        ("a-daemon-that-stops-leaves-nothing-also-of-what-one-before-it-left", &|| {
+            told.says("stopped", &["exit code 0", ": none"]);
             assert_eq!(order("stopped"), order("before"));
+        }),
+        ("what-a-killed-daemon-leaves-can-be-taken-back", &|| {
+            assert_eq!(order("reverted"), order("before"));
+            told.says("reverted", &[": none"]);
         }),
     ]);
 }
@@ -324,7 +328,7 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
         }),
         ("what-a-killed-daemon-leaves-can-be-taken-back", &|| {
             is_charged("killed");
-            told.says("reverted", &["exit code 0", "batch: default 100"]);
+            told.says("reverted", &["exit code 0", "batch: none"]);
             is_off("reverted");
         }),
     ]);
