@@ -24,7 +24,7 @@ use stewardd::domains::cgroups::Cgroups;
 /// Asks for the status, each time a turn of the daemon's loop, until disks are wanted as they should be.
 #[track_caller]
 fn until(machine: &Machine, daemon: &Running, wanted: impl Fn(&Wanted) -> bool) {
-    for _ in 0..100_000 {
+    for _ in 0..400_000 {
         daemon.status();
         if wanted(&machine.disk.wanted()) {
             return;
