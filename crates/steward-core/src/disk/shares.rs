@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::{Class, Settings};
-use crate::domain::name::{domain_of, parent_of};
+use crate::domain::name::{domain_of, parent_of, upwards};
 use crate::domain::tree::{Node, Tree};
 
 /// The largest weight (block/bfq-iosched.h, `BFQ_MAX_WEIGHT`).
@@ -51,15 +51,14 @@ pub fn weights(level: &[Settings], others: usize) -> Vec<u16> {
 
 /// The class of a domain: its own, or that of the nearest one above it that has one.
 pub fn class_of(tree: &Tree, path: &str) -> Class {
-    let mut above = std::iter::successors(Some(path), |path| parent_of(path));
-    above.find_map(|path| tree.get(path)?.settings.disk.class).unwrap_or_default()
+    upwards(path).find_map(|path| tree.get(path)?.settings.disk.class).unwrap_or_default()
 }
 
 /// By which domain comes first whatever is at or below a path: the highest one there that is interactive itself.
 pub fn highest_first<'path>(tree: &Tree, path: &'path str) -> Option<&'path str> {
     let is_first =
         |path: &&str| tree.get(path).is_some_and(|node| node.settings.disk.class == Some(Class::Interactive));
-    std::iter::successors(Some(path), |path| parent_of(path)).filter(is_first).last()
+    upwards(path).filter(is_first).last()
 }
 
 /// Whether any domain was given this class.

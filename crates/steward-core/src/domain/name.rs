@@ -141,6 +141,11 @@ pub fn parent_of(path: &str) -> Option<&str> {
     Some(path.rsplit_once('/').map_or("", |(parent, _)| parent))
 }
 
+/// The path, and those of all that it is in, up to the root.
+pub fn upwards(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| parent_of(path))
+}
+
 /// Whether `path` is `above` or lies somewhere below it.
 pub fn is_at_or_below(path: &str, above: &str) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

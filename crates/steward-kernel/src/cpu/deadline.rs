@@ -74,11 +74,9 @@ const CONFINED_NICE: i32 = -10;
 enum Answer {
     Admitted(u64),
     /// Given a better nice value instead.
-    Confined {
-        change: u64,
-        why: Reason,
-    },
-    Refused(Reason),
+    Confined(u64),
+    /// By which rule, with its amount.
+    Refused(Rule, f64),
 }
 
 impl DeadlineMechanism {
@@ -266,41 +264,37 @@ impl DeadlineMechanism {
     fn admit(&mut self, task: &mut Managed, success: EventKind) -> Result<EventKind, MechanismError> {
         let reserved = self.reserved_per_cpu();
         let load_with_it = reserved + task.grant.reservation.bandwidth() / f64::from(self.cpu_count);
-        let user = process::user(task.pid, &self.roots).ok().flatten().unwrap_or_default();
-        let because = |rule, amount, limit| Reason { rule, uid: user, amount, limit };
         // A nice value takes nothing that could run out.
         let has_room = self.only_nice || load_with_it < self.thresholds.admit_below;
-        let answer = if has_room {
-            self.ask_kernel(task, &|rule, amount| because(rule, amount, 0.0))?
-        } else {
-            Answer::Refused(because(Rule::Load, reserved, self.thresholds.admit_below))
-        };
+        let answer = if has_room { self.ask_kernel(task)? } else { Answer::Refused(Rule::Load, reserved) };
         task.account.settle(task.id.tid, task.standing, &self.roots);
-        let (standing, change, refused_because) = match answer {
+        let (standing, change, why) = match answer {
             Answer::Admitted(change) => (Standing::Admitted, Some(change), None),
-            Answer::Confined { change, why } => (Standing::Refused, Some(change), Some(why)),
-            Answer::Refused(why) => (Standing::Refused, None, Some(why)),
+            Answer::Confined(change) => {
+                (Standing::Refused, Some(change), Some((Rule::Confined, f64::from(CONFINED_NICE))))
+            }
+            Answer::Refused(rule, amount) => (Standing::Refused, None, Some((rule, amount))),
         };
         (task.standing, task.change) = (standing, change);
-        task.refused_because = refused_because.filter(|_| !self.only_nice);
+        task.refused_because = why.filter(|_| !self.only_nice).map(|(rule, amount)| Reason {
+            rule,
+            uid: process::user(task.pid, &self.roots).ok().flatten().unwrap_or_default(),
+            amount,
+            limit: if rule == Rule::Load { self.thresholds.admit_below } else { 0.0 },
+        });
         Ok(if standing == Standing::Admitted { success } else { EventKind::Refused })
     }
 
-    fn ask_kernel(
-        &mut self,
-        task: &Managed,
-        because: &dyn Fn(Rule, f64) -> Reason,
-    ) -> Result<Answer, MechanismError> {
+    fn ask_kernel(&mut self, task: &Managed) -> Result<Answer, MechanismError> {
         let tid = task.id.tid;
         let gone = || MechanismError::NoSuchTask { tid };
         let Ok(old) = scheduling::read(tid) else { return Err(gone()) };
         if [POLICY_FIFO, POLICY_ROUND_ROBIN, POLICY_DEADLINE].contains(&old.policy) {
-            return Ok(Answer::Refused(because(Rule::OwnPolicy, 0.0)));
+            return Ok(Answer::Refused(Rule::OwnPolicy, 0.0));
         }
-        let confined = because(Rule::Confined, f64::from(old.nice.min(CONFINED_NICE)));
         match self.placing(task.id)? {
-            Placing::Confined => return self.nice_instead(task.id, old, confined, None),
-            Placing::Away => return Ok(Answer::Refused(because(Rule::Away, 0.0))),
+            Placing::Confined => return self.nice_instead(task.id, old, None),
+            Placing::Away => return Ok(Answer::Refused(Rule::Away, 0.0)),
             Placing::Free => {}
         }
         let reservation = task.grant.reservation;
@@ -310,8 +304,8 @@ impl DeadlineMechanism {
             Ok(number) => Ok(Answer::Admitted(number)),
             Err(error) => match error.errno() {
                 Some(libc::ESRCH) => Err(gone()),
-                Some(libc::EBUSY) => Ok(Answer::Refused(because(Rule::KernelFull, 0.0))),
-                Some(libc::EPERM) => self.nice_instead(task.id, old, confined, Some(error)),
+                Some(libc::EBUSY) => Ok(Answer::Refused(Rule::KernelFull, 0.0)),
+                Some(libc::EPERM) => self.nice_instead(task.id, old, Some(error)),
                 Some(libc::EINVAL) => Err(refused_by_kernel(error, RANGE_ADVICE)),
                 _ => Err(refused_by_kernel(error, PERMISSION_ADVICE)),
             },
@@ -337,14 +331,13 @@ impl DeadlineMechanism {
         &mut self,
         task: TaskId,
         old: Scheduling,
-        why: Reason,
         denied: Option<KernelError>,
     ) -> Result<Answer, MechanismError> {
         if old.nice <= CONFINED_NICE {
-            return Ok(Answer::Refused(why));
+            return Ok(Answer::Refused(Rule::Confined, f64::from(old.nice)));
         }
         match self.change(task, old, old.with_nice(CONFINED_NICE))? {
-            Ok(change) => Ok(Answer::Confined { change, why }),
+            Ok(change) => Ok(Answer::Confined(change)),
             Err(error) if error.is_absent() => Err(MechanismError::NoSuchTask { tid: task.tid }),
             Err(error) => Err(refused_by_kernel(denied.unwrap_or(error), PERMISSION_ADVICE)),
         }

@@ -10,7 +10,7 @@ use steward_core::disk::plan::Seen;
 use steward_core::disk::priority::Priority;
 use steward_core::disk::{Class, Limit, shares};
 use steward_core::domain::Tree;
-use steward_core::domain::name::parent_of;
+use steward_core::domain::name::upwards;
 use steward_core::process::TaskId;
 use steward_core::resource::Resource;
 use steward_kernel::process;
@@ -48,11 +48,6 @@ pub(super) struct OfDomains {
     pub(super) left: Vec<String>,
     /// Why weights or limits cannot be given, in sentences.
     pub(super) problems: Vec<String>,
-}
-
-/// A domain, and all that it is in.
-fn upwards(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |path| parent_of(path))
 }
 
 impl Daemon {

@@ -140,18 +140,30 @@ impl Drop for Sleeper {
     }
 }
 
-#[test]
-fn who_was_born_with_a_priority_gets_another_one_all_the_same_when_that_is_wanted() {
+/// A process with this priority that it did not choose.
+fn born_with(priority: Priority, roots: &Roots) -> (Sleeper, TaskId) {
+    let process = Sleeper(Command::new("sleep").arg("600").spawn().expect("it starts"));
+    let pid = i32::try_from(process.0.id()).expect("a small number");
+    let task = steward_kernel::process::stat(pid, roots).expect("it runs").id;
+    assert!(priority::switch(task, Priority::Unset, priority, roots).expect("it can be changed"));
+    (process, task)
+}
+
+/// What is given to tasks that there are, where nobody is told when anybody waits.
+fn on_real_tasks() -> (tempfile::TempDir, Roots, KernelKnobs) {
     let (directory, mut roots, ..) = with(&[]);
     roots.proc = "/proc".into();
     let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
     let knobs = told_by(|| Err("nobody".to_owned()), &roots, &journal);
-    let process = Sleeper(Command::new("sleep").arg("600").spawn().expect("it starts"));
-    let pid = i32::try_from(process.0.id()).expect("a small number");
-    let task = steward_kernel::process::stat(pid, &roots).expect("it runs").id;
+    (directory, roots, knobs)
+}
+
+#[test]
+fn who_was_born_with_a_priority_gets_another_one_all_the_same_when_that_is_wanted() {
+    let (_directory, roots, knobs) = on_real_tasks();
     let (born, wished) = (Priority::BestEffort(3), Priority::BestEffort(1));
+    let (_process, task) = born_with(born, &roots);
     let is_now = |priority| priority::switch(task, priority, priority, &roots).expect("it can be asked");
-    assert!(priority::switch(task, Priority::Unset, born, &roots).expect("it can be changed"));
     let apply = |priority| {
         let priorities = BTreeMap::from([(task, priority)]);
         knobs.apply(&Wanted { priorities, ..Wanted::default() }).expect("it can be changed");
@@ -168,16 +180,10 @@ fn who_was_born_with_a_priority_gets_another_one_all_the_same_when_that_is_wante
 
 #[test]
 fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_not_its_own_choice() {
-    let (directory, mut roots, ..) = with(&[]);
-    roots.proc = "/proc".into();
-    let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
-    let knobs = told_by(|| Err("nobody".to_owned()), &roots, &journal);
+    let (_directory, roots, knobs) = on_real_tasks();
     for is_of_domain in [true, false] {
-        let process = Sleeper(Command::new("sleep").arg("600").spawn().expect("it starts"));
-        let pid = i32::try_from(process.0.id()).expect("a small number");
-        let task = steward_kernel::process::stat(pid, &roots).expect("it runs").id;
         let born = Priority::BY_WEIGHT;
-        assert!(priority::switch(task, Priority::Unset, born, &roots).expect("it can be changed"));
+        let (_process, task) = born_with(born, &roots);
         let of_domains = if is_of_domain { BTreeSet::from([task]) } else { BTreeSet::new() };
         let priorities = BTreeMap::from([(task, Priority::RealTime(4))]);
         // Only root may give the real-time class; whoever may not has at least taken the other one away.
@@ -189,16 +195,10 @@ fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_not_its_own_choice(
 
 #[test]
 fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_taken_back_with_the_class() {
-    let (directory, mut roots, ..) = with(&[]);
-    roots.proc = "/proc".into();
-    let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
-    let knobs = told_by(|| Err("nobody".to_owned()), &roots, &journal);
+    let (_directory, roots, knobs) = on_real_tasks();
     for is_of_domain in [true, false] {
-        let process = Sleeper(Command::new("sleep").arg("600").spawn().expect("it starts"));
-        let pid = i32::try_from(process.0.id()).expect("a small number");
-        let task = steward_kernel::process::stat(pid, &roots).expect("it runs").id;
         let born = Priority::BY_WEIGHT;
-        assert!(priority::switch(task, Priority::Unset, born, &roots).expect("it can be changed"));
+        let (_process, task) = born_with(born, &roots);
         // By the last look it was to have this, and nobody came to give it.
         let inherited = BTreeMap::from([(task, Priority::RealTime(4))]);
         let wanted = match is_of_domain {
