@@ -1,6 +1,8 @@
 # What is made of a disk that rotates and takes 32 requests at once, on a real kernel: whoever is served first does not
 # stand behind those of others that it has already. It runs in the lab's machine, after prelude.sh.
-sh /lab/timed-disk.sh ncq 64 0 || exit 1
+# Large enough for the journal to lie more than 4 MB from the files: of programs with requests nearer to each other the
+# kernel's BFQ makes one queue, of one class (docs/disk.md#what-lies-near-the-journal).
+sh /lab/timed-disk.sh ncq 256 0 || exit 1
 # As on a machine where nobody hands the disk out.
 echo -io >/sys/fs/cgroup/cgroup.subtree_control
 order() { echo "$1 $(sed 's/.*\[\(.*\)\].*/\1/' /sys/block/$1/queue/scheduler)"; }
@@ -37,12 +39,6 @@ $one >/tmp/read
 pages
 start_daemon --mechanism deadline
 steward domain create desk --io interactive --keep >/dev/null
-# The kernel's BFQ may leave the journal's request standing for up to 20 s where it was put in place beneath those who
-# read and bring things to the disk, if the journal's thread is in the real-time class: by hand as well
-# (docs/disk.md#a-disk-with-a-queue-of-its-own). What comes after that is measured.
-section begins
-steward run --domain desk -- $one >/tmp/read
-pages
 steward run --domain desk -- $one >/tmp/read &
 first=$!
 sleep 10

@@ -178,7 +178,7 @@ fn alone_an_interactive_program_of_several_threads_has_the_whole_disk() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn on_a_disk_with_a_queue_of_its_own_who_is_served_first_does_not_wait_for_what_is_in_it() {
-    let told = Transcript::with_timed_disk(counted(700), include_str!("disk-queue.sh"));
+    let told = Transcript::with_timed_disk(counted(1000), include_str!("disk-queue.sh"));
     let pages = |section: &str| figure(&told.text(section), "pages");
     println!("{} pages in 100 s without Steward and {} with it", pages("stock"), pages("first"));
     check(&[
