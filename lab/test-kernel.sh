@@ -10,19 +10,25 @@ cargo build --workspace --all-targets --locked
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 
-# The programs with tests: for each its crate's directory, in which cargo would run it, and its path. The crates whose
-# tests take longest come first, so that none of them is left over at the end.
+# The programs with tests: for each its crate's directory, in which cargo would run it, and its path.
 programs() {
     cargo test --workspace --tests --locked --no-run --quiet --message-format json |
         sed -n 's|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*|\1 \2|p' |
-        awk '{ print /steward-sched / ? 0 : /stewardd / ? 1 : 2, $0 }' | sort | cut -d ' ' -f 2-
+        sort
 }
+
+# How the names of the tests begin that take the CPU for more than a minute. They come first, so that none of them is
+# left over at the end, when there is no other to run beside it.
+long='faults:: shares_ disk::a_ promises_ rules_ what_stands disk::interactive background_ systemd:: stall:: fits:: pinned_'
 
 # For each test: the directory, the program, and the name.
 tests() {
     while read -r directory program; do
         "$program" --ignored --list --format terse "$@" | sed -n "s|^\(.*\): test\$|$directory $program \1|p"
-    done
+    done | awk -v long="$long" '
+        BEGIN { count = split(long, begins, " ") }
+        { rank = 1; while (rank <= count && index($3, begins[rank]) != 1) rank++; print rank, $0 }' |
+        sort -s -n -k 1,1 | cut -d ' ' -f 2-
 }
 
 # Runs one test, and notes its cost.
