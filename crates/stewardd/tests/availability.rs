@@ -134,7 +134,9 @@ fn the_callers_own_is_that_which_it_is_in_at_the_moment() {
     let mut replies = watch(&daemon, None);
     assert_eq!(next(&mut replies), about("a", 0, 100));
     enter(&machine, "steward.b");
-    assert_eq!(next(&mut replies), about("b", 0, 100 - RESERVE));
+    // Where looking takes long, the look of before serves once more: then nobody was known to go by what it is told.
+    let first = Some(next(&mut replies)).filter(|told| *told != about("b", 0, 100));
+    assert_eq!(first.unwrap_or_else(|| next(&mut replies)), about("b", 0, 100 - RESERVE));
 }
 
 #[test]

@@ -78,7 +78,10 @@ fn what_may_be_used_of_memory_is_read_by_who_may_know_it_and_refused_with_eacces
     daemon.state().available = Some(64 << 20);
     assert_eq!(read(&tree, path), "67108864\n");
     let refused = tree.read(asker(OWNER + 1), &node).expect_err("it is not theirs to know");
-    assert_eq!((refused.errno, refused.sentence.as_str()), (Errno::ACCESS, "user 1 may not"));
+    assert_eq!(
+        (refused.errno, refused.sentence.as_str()),
+        (Errno::ACCESS, "permission denied: user 1 may not")
+    );
 }
 
 #[test]
