@@ -27,6 +27,7 @@ use steward_kernel::process::user_namespaces;
 use crate::caller;
 use crate::caller::Asker;
 use crate::errno::Failure;
+use crate::mount::be_as_others;
 use crate::names::{ControlFile, Node, Numbers};
 use crate::polls::{LOOK_EVERY, Notify, Polls, Ready};
 use crate::requests::Backend;
@@ -142,6 +143,7 @@ impl<B: Backend> Service<B> {
         let slot = Arc::new(Mutex::new(Some(act)));
         let for_thread = slot.clone();
         let started = std::thread::Builder::new().name("control-file".into()).spawn(move || {
+            be_as_others();
             if let Some(act) = lock(&for_thread).take() {
                 act(&place.shared, Ok(Asker { can_wait: true, ..asker }));
             }

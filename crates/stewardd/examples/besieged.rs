@@ -4,16 +4,25 @@
 //! User 1000 does what the scenario says, while user 1001 (root for `subordinates`) calls; it prints how long those
 //! calls took and what the daemon takes of memory. Scenarios: `quiet`, `forecasts`, `events`, `monitor`,
 //! `subordinates`, `files`, `mounts`, `releases`, `ends`, `cgroups`, `churn`, `shows`, `removals`, `descriptors`,
-//! `clients`, in which seven users more do what user 1000 does, and `all-clients`, in which root does so too: the
-//! daemon then has more than 1,024 descriptors. `SCENARIO:METHOD` has user 1001 call another method than `ListSpecs`.
+//! `complaints`, `complainers`, `clients`, in which seven users more do what user 1000 does, and `all-clients`, in
+//! which root does so too: the daemon then has more than 1,024 descriptors. `SCENARIO:METHOD` has user 1001 call
+//! another method than `ListSpecs`.
+//!
+//! `metrics-N` is N idle connections to the metrics. The daemon is told to serve them (`/etc/steward/steward.toml` is
+//! written anew); user 1001 reads them after each call, and calls again while their address is changed.
+//!
+//! What the daemon has in memory at most (`VmHWM`) is counted anew for each scenario.
 //!
 //! `BESIEGED_ROUNDS` in the environment is by how many decisions `events` and `monitor` fill the history before, by
-//! twos; unless said as many as fit.
+//! twos, and how many programs have complained and ended before in `complaints`; unless said as many as fit, and
+//! 70,000.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -33,8 +42,19 @@ const THREADS: usize = 4000;
 const SUBORDINATES: u32 = 560;
 const READERS: usize = 60;
 /// A power of two: each bind doubles them.
-const MOUNTS: usize = 32_768;
+const MOUNTS: usize = 65_536;
 const PROGRAMS: usize = 100;
+/// More than are remembered.
+const DECISIONS: usize = 4200;
+/// More than there are places for what programs complain of.
+const COMPLAINTS: usize = 70_000;
+/// As many programs of one user are remembered that complained.
+const COMPLAINERS: usize = 4096;
+/// Where the metrics are served, and where they are in turns while the address is changed.
+const METRICS_PORT: u16 = 9101;
+const METRICS_PORT_OTHER: u16 = 9102;
+/// For how long they are at one of them. The daemon reads a file 200 ms after it has changed.
+const METRICS_STAY: Duration = Duration::from_millis(400);
 /// Calls of the bystander, and the time between two.
 const PROBES: usize = 60;
 const PAUSE: Duration = Duration::from_millis(20);
@@ -43,11 +63,13 @@ fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["probe", method] => probe(method),
+        ["probe", method] => probe(method, false),
+        ["probe-and-scrape", method] => probe(method, true),
+        ["complain"] => complain(),
         ["attack", scenario] => attack(scenario),
         [] => bail!(
             "besieged SCENARIO[:METHOD]...: quiet forecasts events monitor subordinates files mounts releases ends \
-             cgroups churn shows removals descriptors clients all-clients"
+             cgroups churn shows removals descriptors complaints complainers metrics-N clients all-clients"
         ),
         _ => words.iter().try_for_each(|scenario| measure(scenario)),
     }
@@ -71,13 +93,25 @@ fn wait_for(child: &mut Child) -> anyhow::Result<String> {
 fn measure(asked: &str) -> anyhow::Result<()> {
     let (scenario, method) = asked.split_once(':').unwrap_or((asked, "ListSpecs"));
     if scenario == "events" || scenario == "monitor" {
-        fill_history()?;
+        fill_history_with(rounds(DECISIONS / 2)?)?;
     }
     if ["cgroups", "churn", "shows"].contains(&scenario) {
         std::fs::create_dir_all(OWN_CGROUP)?;
         std::os::unix::fs::chown(OWN_CGROUP, Some(ATTACKER), Some(ATTACKER))?;
     }
+    if scenario.starts_with(METRICS) {
+        serve_metrics(METRICS_PORT)?;
+        await_metrics()?;
+    }
+    let mut complainer =
+        if scenario == "complaints" { Some(Ends(own(BYSTANDER, &["complain"])?)) } else { None };
+    if let Some(Ends(complainer)) = &mut complainer {
+        wait_for(complainer)?;
+    }
     let _of_root = if scenario == "removals" { Some(Ends(fill_domain()?)) } else { None };
+    let pid = Client::connect(SOCKET_PATH)?.call(&api::Status {})?.pid;
+    // What it has at most is counted anew (proc(5)).
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?;
     let monitor = Client::connect(SOCKET_PATH)?.monitor(false)?;
     let mut attacker = own(ATTACKER, &["attack", scenario])?;
     if scenario == "subordinates" || scenario == "mounts" {
@@ -94,12 +128,26 @@ fn measure(asked: &str) -> anyhow::Result<()> {
     for helper in &mut helpers {
         wait_for(helper)?;
     }
-    let method = if scenario == "files" { "file".to_owned() } else { format!("io.steward.{method}") };
-    let mut bystander = own(BYSTANDER, &["probe", &method])?;
-    let line = wait_for(&mut bystander)?;
-    bystander.wait()?;
-    print!("{asked}: {line}");
-    let pid = Client::connect(SOCKET_PATH)?.call(&api::Status {})?.pid;
+    let method = match scenario {
+        "files" => FILE.to_owned(),
+        _ => format!("io.steward.{method}"),
+    };
+    let of_bystander = |kind: &str| -> anyhow::Result<String> {
+        let mut bystander = own(BYSTANDER, &[kind, &method])?;
+        let line = wait_for(&mut bystander)?;
+        bystander.wait()?;
+        Ok(line)
+    };
+    if scenario.starts_with(METRICS) {
+        print!("{asked}: {}", of_bystander("probe-and-scrape")?);
+        print!("  while their address is changed: {}", while_metrics_move(|| of_bystander("probe"))?);
+    } else {
+        print!("{asked}: {}", of_bystander("probe")?);
+    }
+    if let Some(Ends(complainer)) = &mut complainer {
+        complainer.stdin.as_mut().context("a pipe")?.write_all(b"again\n")?;
+        print!("  {}", wait_for(complainer)?);
+    }
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     for key in ["VmHWM:", "VmRSS:"] {
         let line = status.lines().find(|line| line.starts_with(key)).unwrap_or_default();
@@ -142,9 +190,9 @@ fn fill_domain() -> anyhow::Result<Child> {
     Ok(child)
 }
 
-fn fill_history() -> anyhow::Result<()> {
-    let rounds = std::env::var("BESIEGED_ROUNDS").ok().map_or(Ok(2100), |rounds| rounds.parse());
-    fill_history_with(rounds.context("BESIEGED_ROUNDS is no number")?)
+fn rounds(usual: usize) -> anyhow::Result<usize> {
+    let rounds = std::env::var("BESIEGED_ROUNDS").ok().map_or(Ok(usual), |rounds| rounds.parse());
+    rounds.context("BESIEGED_ROUNDS is no number")
 }
 
 fn fill_history_with(rounds: usize) -> anyhow::Result<()> {
@@ -178,28 +226,116 @@ fn map_users(attacker: &mut Child) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls again and again, as a program would that connects for each call.
-fn probe(method: &str) -> anyhow::Result<()> {
-    let mut took = Vec::new();
+/// Stands for a method: a read of a control file.
+const FILE: &str = "file";
+
+/// Calls again and again, as a program would that connects for each call, and reads the metrics after each if it
+/// `scrapes` them.
+fn probe(method: &str, scrapes: bool) -> anyhow::Result<()> {
+    let (mut calls, mut scraped) = (Vec::new(), Vec::new());
+    let mut failed = 0;
     for _ in 0..PROBES {
         std::thread::sleep(PAUSE);
         let begun = Instant::now();
-        if method == "file" {
+        if method == FILE {
             std::fs::read("/run/steward/domains/cpu")?;
         } else {
             Client::connect(SOCKET_PATH)?.call_by_name(method, serde_json::Map::new())?;
         }
-        took.push(begun.elapsed());
+        calls.push(begun.elapsed());
+        if scrapes {
+            let begun = Instant::now();
+            match scrape() {
+                Ok(()) => scraped.push(begun.elapsed()),
+                Err(_) => failed += 1,
+            }
+        }
     }
+    print!("{} calls: {}", calls.len(), spread(calls));
+    if scrapes {
+        anyhow::ensure!(!scraped.is_empty(), "no metrics were read");
+        print!("; {} times the metrics, {failed} failed: {}", scraped.len(), spread(scraped));
+    }
+    println!();
+    Ok(())
+}
+
+fn spread(took: Vec<Duration>) -> String {
+    let mut took: Vec<(Duration, usize)> = took.into_iter().zip(1..).collect();
     took.sort();
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    println!(
-        "{} calls: median {:.1} ms, 95th of 100 {:.1} ms, worst {:.1} ms",
-        took.len(),
-        ms(took[took.len() / 2]),
-        ms(took[took.len() * 95 / 100]),
-        ms(took[took.len() - 1])
-    );
+    let ms = |place: usize| took[place].0.as_secs_f64() * 1e3;
+    let last = took.len() - 1;
+    format!(
+        "median {:.1} ms, 95th of 100 {:.1} ms, worst {:.1} ms, which was number {}",
+        ms(took.len() / 2),
+        ms(took.len() * 95 / 100),
+        ms(last),
+        took[last].1
+    )
+}
+
+/// Reads the metrics once, as Prometheus does.
+fn scrape() -> anyhow::Result<()> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS_PORT))?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    anyhow::ensure!(reply.starts_with("HTTP/1.1 200 OK") && reply.contains("steward_build_info"), "{reply}");
+    Ok(())
+}
+
+/// What scenarios about the metrics begin with; then comes how many connections.
+const METRICS: &str = "metrics-";
+const CONFIGURATION: &str = "/etc/steward/steward.toml";
+
+/// Has the daemon serve metrics there, as soon as it has read its files again.
+fn serve_metrics(port: u16) -> std::io::Result<()> {
+    std::fs::create_dir_all("/etc/steward")?;
+    // At once, so that it reads no half of it.
+    let made = format!("{CONFIGURATION}.new");
+    std::fs::write(&made, format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n"))?;
+    std::fs::rename(made, CONFIGURATION)
+}
+
+fn await_metrics() -> anyhow::Result<()> {
+    for _ in 0..100 {
+        if scrape().is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    bail!("no metrics are served (is the loopback interface up?)")
+}
+
+/// Has the metrics be in one place and in another while `act` runs.
+fn while_metrics_move<T>(act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mover = scope.spawn(|| -> std::io::Result<()> {
+            for port in [METRICS_PORT_OTHER, METRICS_PORT].into_iter().cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                serve_metrics(port)?;
+                std::thread::sleep(METRICS_STAY);
+            }
+            serve_metrics(METRICS_PORT)
+        });
+        let outcome = act();
+        is_over.store(true, Ordering::Relaxed);
+        mover.join().expect("it does not panic")?;
+        outcome
+    })
+}
+
+/// Complains before and after the others do: what is remembered of it is both.
+fn complain() -> anyhow::Result<()> {
+    let mut client = Client::connect(SOCKET_PATH)?;
+    client.call(&api::Complain { missed: 1, of: None })?;
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new())?;
+    let sum = client.call(&api::Complain { missed: 1, of: None })?.complaints;
+    println!("another user's complaints: {}", if sum == 2 { "kept" } else { "forgotten" });
     Ok(())
 }
 
@@ -234,7 +370,12 @@ fn attack(scenario: &str) -> anyhow::Result<()> {
         "shows" => shows(),
         "removals" => removals(),
         "descriptors" => descriptors(),
-        other => bail!("there is no scenario {other}"),
+        "complaints" => complaints(),
+        "complainers" => complainers(),
+        other => match other.strip_prefix(METRICS) {
+            Some(count) => idle_at_metrics(count.parse()?),
+            None => bail!("there is no scenario {other}"),
+        },
     }
 }
 
@@ -393,6 +534,100 @@ fn cgroups() -> anyhow::Result<()> {
         let _ = client.call(&api::ListForecasts::default());
         std::fs::remove_dir(format!("{OWN_CGROUP}/x"))?;
         let _ = client.call(&api::ListDomains {});
+    }
+}
+
+/// A program of the attacker's own that does this and ends.
+fn fork_to(act: impl FnOnce()) -> Option<libc::pid_t> {
+    // SAFETY: there is one thread, and the child does nothing but act and end.
+    match unsafe { libc::fork() } {
+        0 => {
+            act();
+            // SAFETY: it ends the child, and nothing of the parent's is finished twice.
+            unsafe { libc::_exit(0) }
+        }
+        pid if pid > 0 => Some(pid),
+        _ => None,
+    }
+}
+
+fn await_end(pid: libc::pid_t) {
+    // SAFETY: a child, and nobody wants its status.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+}
+
+/// One call on a connection of its own, with few instructions.
+fn call_once(call: &[u8]) -> std::io::Result<()> {
+    let mut stream = UnixStream::connect(SOCKET_PATH)?;
+    stream.write_all(call)?;
+    stream.read(&mut [0; 256]).map(drop)
+}
+
+const COMPLAINT: &[u8] = b"{\"method\":\"io.steward.Complain\",\"parameters\":{\"missed\":1}}\0";
+
+/// Has one program after the other complain and end.
+fn complaints() -> anyhow::Result<()> {
+    let complain_and_end = || fork_to(|| drop(call_once(COMPLAINT))).context("cannot fork").map(await_end);
+    (0..rounds(COMPLAINTS)?).try_for_each(|_| complain_and_end())?;
+    println!("ready");
+    loop {
+        complain_and_end()?;
+    }
+}
+
+/// Has as many programs complain as are remembered of one user, which live on, while others have what they have taken
+/// from them, and end: it is then looked who lives.
+fn complainers() -> anyhow::Result<()> {
+    for _ in 0..COMPLAINERS {
+        let (mut said, mut saying) = UnixStream::pair()?;
+        fork_to(|| {
+            // SAFETY: it ends with its parent.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            let _ = call_once(COMPLAINT).and_then(|()| saying.write_all(b"x"));
+            loop {
+                // SAFETY: it has no arguments, and waits for a signal.
+                unsafe { libc::pause() };
+            }
+        })
+        .context("cannot fork")?;
+        drop(saying);
+        said.read_exact(&mut [0])?;
+    }
+    println!("ready");
+    loop {
+        let own_release = || {
+            let pid = std::process::id();
+            drop(call_once(
+                format!("{{\"method\":\"io.steward.Release\",\"parameters\":{{\"pid\":{pid}}}}}\0")
+                    .as_bytes(),
+            ));
+        };
+        await_end(fork_to(own_release).context("cannot fork")?);
+    }
+}
+
+/// Connects to the metrics so many times and says nothing, again and again.
+fn idle_at_metrics(count: usize) -> anyhow::Result<()> {
+    let connect = || -> std::io::Result<TcpStream> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS_PORT))?;
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    };
+    // Those that are in may go for others meanwhile.
+    let mut streams: Vec<TcpStream> = (0..count).map(|_| connect()).collect::<Result<_, _>>()?;
+    println!("ready");
+    loop {
+        let mut waiting: Vec<PollFd<'_>> =
+            streams.iter().map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
+        poll(&mut waiting, None)?;
+        let ended: Vec<bool> = waiting.iter().map(|fd| !fd.revents().is_empty()).collect();
+        for (stream, _) in streams.iter_mut().zip(ended).filter(|(_, ended)| *ended) {
+            match connect() {
+                Ok(another) => *stream = another,
+                // They are elsewhere for a while.
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
     }
 }
 

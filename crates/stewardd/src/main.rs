@@ -158,7 +158,17 @@ fn allow_descriptors() {
     }
 }
 
+/// Has the kernel leave this process's pages as small as they are. Its `khugepaged` puts them together at nice 19 where
+/// huge pages are for everybody, and whoever touches memory meanwhile waits for it: for as long as it takes to copy
+/// 2 MiB, and for all programs that come before it.
+fn refuse_huge_pages() {
+    if let Err(errno) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%errno, "cannot do without huge pages");
+    }
+}
+
 fn run(arguments: Arguments) -> anyhow::Result<()> {
+    refuse_huge_pages();
     allow_descriptors();
     let controls = controls()?;
     // Bound first: it tells whether another daemon runs, before anything is changed.

@@ -339,8 +339,10 @@ impl Server {
         let _ = std::fs::remove_file(&self.lock.path);
     }
 
-    /// Takes in who waits, as many as may be in one turn.
+    /// Takes in who waits, as many as may be in one turn. Who goes learns it after that: a program that is woken by it
+    /// would else come before those who wait to get into the kernel's queue, and fill it anew.
     fn accept(&mut self) {
+        let mut going = Vec::new();
         let mut round = self.newcomers.round(now_ns());
         while round.goes_on(now_ns()) {
             let stream = match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
@@ -355,12 +357,14 @@ impl Server {
             };
             if (self.user_of)(&stream).is_ok_and(|uid| self.is_crowding(uid, &mut round)) {
                 self.newcomers.turned_away(now_ns(), &self.listener);
-                continue;
+                going.push(stream);
+            } else {
+                match (self.identify)(&stream) {
+                    Ok(caller) => going.extend(self.let_in(stream, caller, &mut round)),
+                    Err(error) => tracing::debug!(%error, "a client vanished before it was identified"),
+                }
             }
-            match (self.identify)(&stream) {
-                Ok(caller) => self.let_in(stream, caller, &mut round),
-                Err(error) => tracing::debug!(%error, "a client vanished before it was identified"),
-            }
+            self.newcomers.let_next_come();
         }
     }
 
@@ -373,20 +377,23 @@ impl Server {
         has_all && !round.may_replace(uid)
     }
 
-    fn let_in(&mut self, stream: UnixStream, caller: Caller, round: &mut Round) {
+    /// Returns the connection that goes for it, if one does.
+    fn let_in(&mut self, stream: UnixStream, caller: Caller, round: &mut Round) -> Option<UnixStream> {
         let owner_uid = self.owner_uid;
         let present = self.clients.iter().map(|client| client.caller.payer);
-        match room::entry(present, caller.payer, &|payer| is_kept_for(payer, owner_uid)) {
-            Entry::Room => {}
-            Entry::InPlaceOf(payer) => self.drop_one_of(payer),
+        let gone = match room::entry(present, caller.payer, &|payer| is_kept_for(payer, owner_uid)) {
+            Entry::Room => None,
+            Entry::InPlaceOf(payer) => self.take_out_one_of(payer),
             Entry::Full => {
-                return tracing::debug!(pid = caller.pid, uid = caller.uid, "too many clients: not let in");
+                tracing::debug!(pid = caller.pid, uid = caller.uid, "too many clients: not let in");
+                return Some(stream);
             }
-        }
+        };
         if !self.clients.iter().any(|client| client.caller.payer == caller.payer) {
             round.let_in_first();
         }
         self.clients.push(Client::new(stream, caller, self.turn));
+        gone
     }
 
     /// The user with the most connections loses one.
@@ -398,22 +405,17 @@ impl Server {
         let is_kept = |payer: &Payer| is_kept_for(*payer, self.owner_uid);
         let most = counts.into_iter().max_by_key(|(payer, count)| (!is_kept(payer), *count, *payer));
         if let Some((payer, _)) = most {
-            self.drop_one_of(payer);
+            drop(self.take_out_one_of(payer));
         }
     }
 
     /// Of those of this payer, the one that was silent longest; one that listens is not silent.
-    fn drop_one_of(&mut self, payer: Payer) {
+    fn take_out_one_of(&mut self, payer: Payer) -> Option<UnixStream> {
         let of_payer = self.clients.iter().enumerate().filter(|(_, client)| client.caller.payer == payer);
-        if let Some((index, client)) = of_payer.min_by_key(|(_, client)| (client.listens(), client.last_turn))
-        {
-            tracing::debug!(
-                pid = client.caller.pid,
-                uid = client.caller.uid,
-                "too many clients: dropped one"
-            );
-            self.clients.swap_remove(index);
-        }
+        let (index, _) = of_payer.min_by_key(|(_, client)| (client.listens(), client.last_turn))?;
+        let Client { stream, caller, .. } = self.clients.swap_remove(index);
+        tracing::debug!(pid = caller.pid, uid = caller.uid, "too many clients: dropped one");
+        Some(stream)
     }
 }
 

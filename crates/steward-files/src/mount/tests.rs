@@ -88,6 +88,28 @@ fn a_shell_reads_and_writes_the_files() {
 }
 
 #[test]
+fn whoever_takes_requests_comes_before_those_who_answer_them() {
+    in_own_namespace(|place| {
+        // So that all have begun.
+        assert_eq!(place.says("cat domains/cpu"), "100\n");
+        let nice_of = |name: &str| -> Vec<i32> {
+            let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
+            let tasks = tasks.filter_map(|task| {
+                let path = task.ok()?.path();
+                let is_meant = std::fs::read_to_string(path.join("comm")).ok()?.trim_end() == name;
+                let stat = std::fs::read_to_string(path.join("stat")).ok().filter(|_| is_meant)?;
+                // The 19th, of which the first two are before this.
+                stat.rsplit_once(") ")?.1.split(' ').nth(16)?.parse().ok()
+            });
+            tasks.collect()
+        };
+        let (taking, answering) = (nice_of("fuser-0"), nice_of("control-files"));
+        assert!(!taking.is_empty() && taking.iter().all(|nice| *nice == super::TAKING_NICE), "{taking:?}");
+        assert!(!answering.is_empty() && answering.iter().all(|nice| *nice == 0), "{answering:?}");
+    });
+}
+
+#[test]
 fn a_shell_sees_why_a_change_is_refused() {
     in_own_namespace(|place| {
         place.says("mkdir domains/batch");

@@ -215,6 +215,27 @@ impl CgroupTree {
         Ok(true)
     }
 
+    /// The path of the cgroup with this id, however many others there are.
+    ///
+    /// # Errors
+    /// [`KernelError::Cgroup`] when there is none, or without CAP_DAC_READ_SEARCH.
+    pub fn path_of(&self, id: u64) -> Result<String, KernelError> {
+        let found = self.open_by_id(id)?;
+        let place = |descriptor: &OwnedFd| {
+            let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+            std::fs::read_link(link).map_err(|source| KernelError::Cgroup {
+                path: self.path.clone(),
+                action: "find a cgroup by its id in",
+                source,
+            })
+        };
+        let (found, root) = (place(&found)?, place(&self.root)?);
+        let below = found.strip_prefix(root).ok().and_then(Path::to_str);
+        below
+            .map(str::to_owned)
+            .ok_or_else(|| self.failed("", "find a cgroup by its id in", rustix::io::Errno::NOENT))
+    }
+
     /// The directory of the cgroup with this id, by the handle that the kernel has for it (`FILEID_KERNFS` of
     /// include/linux/exportfs.h).
     fn open_by_id(&self, id: u64) -> Result<OwnedFd, KernelError> {
@@ -586,6 +607,25 @@ mod tests {
         std::fs::write(tree.path().join("a/cgroup.events"), "populated 0\n").expect("a file");
         assert_eq!(tree.take_changes(), ["a"]);
         assert!(tree.take_changes().is_empty());
+    }
+
+    #[test]
+    fn the_kernel_says_which_path_a_cgroup_with_an_id_has() {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("Linux has it");
+        let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let found = mounts.find(|mount| mount[2] == "cgroup2").map(|mount| PathBuf::from(mount[1]));
+        let tree = found.and_then(|cgroup| CgroupTree::open(&Roots { cgroup, ..Roots::default() }).ok());
+        let Some(tree) = tree else { return eprintln!("not tried: no unified hierarchy") };
+        let own = std::fs::read_to_string("/proc/self/cgroup").expect("Linux has it");
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).expect("one");
+        for path in ["", own] {
+            let Ok(cgroup) = tree.find(path) else { continue };
+            match tree.path_of(cgroup.id) {
+                Err(error) if error.is_denied() => eprintln!("not tried: {error}"),
+                said => assert_eq!(said.expect("it is there"), path),
+            }
+        }
+        assert!(tree.path_of(u64::MAX).is_err());
     }
 
     #[test]

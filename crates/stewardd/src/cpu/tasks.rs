@@ -150,7 +150,7 @@ impl Daemon {
         let roots = &self.options.roots;
         self.cpu.by_hand.retain(|hand| process::is_alive(hand.process, roots));
         self.cpu.prune_above = 2 * self.cpu.by_hand.len() + PRUNE_ABOVE_MIN;
-        self.complaints.keep(|process| process::is_alive(process, roots));
+        self.complaints.forget_ended(|process| process::is_alive(process, roots));
     }
 
     /// Shows all processes to a mechanism that does not see programs start by itself.

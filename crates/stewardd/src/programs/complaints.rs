@@ -4,6 +4,7 @@
 //! more takes it from the process of his that was silent longest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 use steward_core::process::TaskId;
 
@@ -13,6 +14,8 @@ use crate::server::turns::Payer;
 const PER_USER_MAX: usize = 4096;
 /// How many of all.
 const ALL_MAX: usize = 65_536;
+/// Of how many it is looked at a time whether they live, which costs a read of a file for each.
+const LOOKED_AT_MAX: usize = 64;
 
 #[derive(Debug)]
 struct Complaint {
@@ -30,6 +33,8 @@ pub(crate) struct Complaints {
     by_user: HashMap<Payer, BTreeSet<(u64, TaskId)>>,
     /// How many complaints there were.
     noted: u64,
+    /// Of which it was looked last whether it lives.
+    looked_at: Option<TaskId>,
 }
 
 impl Complaints {
@@ -56,10 +61,14 @@ impl Complaints {
         self.by_process.range(with_id).next_back().map_or(0, |(_, complaint)| complaint.count)
     }
 
-    /// Forgets those of which `lives` says that they have ended.
-    pub(crate) fn keep(&mut self, lives: impl Fn(TaskId) -> bool) {
-        let ended: Vec<TaskId> = self.by_process.keys().copied().filter(|process| !lives(*process)).collect();
-        for process in ended {
+    /// Looks at the next few, and forgets those of them of which `lives` says that they have ended.
+    pub(crate) fn forget_ended(&mut self, lives: impl Fn(TaskId) -> bool) {
+        let begin = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.by_process.range((begin, Bound::Unbounded)).map(|(process, _)| *process);
+        let next: Vec<TaskId> = next.take(LOOKED_AT_MAX).collect();
+        // After the last comes the first.
+        self.looked_at = next.last().copied().filter(|_| next.len() == LOOKED_AT_MAX);
+        for process in next.into_iter().filter(|process| !lives(*process)) {
             self.remove(process);
         }
     }
@@ -114,7 +123,17 @@ mod tests {
             complaints.note(process(tid), 100_000 + tid as u32 / 3000, 1);
         }
         assert_eq!((complaints.by_process.len(), complaints.of(1)), (ALL_MAX, 5));
-        complaints.keep(|process| process.tid == 1);
+        let mut looks = 0;
+        while complaints.by_process.len() > 1 {
+            let looked_at = std::cell::Cell::new(0);
+            complaints.forget_ended(|process| {
+                looked_at.set(looked_at.get() + 1);
+                process.tid == 1
+            });
+            assert!(looked_at.get() <= LOOKED_AT_MAX, "{} at once", looked_at.get());
+            looks += 1;
+        }
         assert_eq!((complaints.by_process.len(), complaints.by_user.len(), complaints.of(1)), (1, 1, 5));
+        assert_eq!(looks, ALL_MAX.div_ceil(LOOKED_AT_MAX));
     }
 }

@@ -5,6 +5,10 @@
 //! one question. While somebody is, few may wait in that queue: whoever connects meanwhile stands behind those few.
 //! Where it is full, each that is taken out of it wakes one who waits to get in, who may run at once: that makes it ten
 //! times as long.
+//!
+//! Who waits to get in is woken in the order in which they came, but takes a place only when it runs, and may take more
+//! than one. If several places were free by then, a crowd's program that is woken first would take all of them and wait
+//! again, as the first again: somebody behind it would never get in. So each that is woken is let run before the next.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixListener;
@@ -43,6 +47,13 @@ impl Newcomers {
     pub(super) fn turned_away(&mut self, now_ns: u64, listener: &UnixListener) {
         if self.crowded_at_ns.replace(now_ns).is_none() {
             set_backlog(listener, BACKLOG_CROWDED);
+        }
+    }
+
+    /// While few may wait, lets whoever waits to get in run, who was woken when a place became free, before another does.
+    pub(super) fn let_next_come(&self) {
+        if self.crowded_at_ns.is_some() {
+            rustix::thread::sched_yield();
         }
     }
 

@@ -284,6 +284,30 @@ fn while_newcomers_of_a_user_are_turned_away_few_may_wait_to_be_let_in() {
 }
 
 #[test]
+fn whoever_goes_for_newcomers_or_is_turned_away_learns_it_once_no_more_are_taken_in() {
+    let (_keep, mut server) = server();
+    let mut crowd: Vec<UnixStream> =
+        (0..room::CLIENTS_PER_USER_MAX).map(|_| asking(&mut server, 1000)).collect();
+    crowd.extend(connect_all(&server));
+    let all: Vec<UnixStream> = crowd.iter().map(|client| client.try_clone().expect("a descriptor")).collect();
+    let ended = |all: &[UnixStream]| {
+        let mut waiting: Vec<PollFd<'_>> =
+            all.iter().map(|client| PollFd::new(client, PollFlags::empty())).collect();
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut waiting, Some(&at_once)).expect("they can be asked about")
+    };
+    let most = Arc::new(AtomicUsize::new(0));
+    let most_seen = Arc::clone(&most);
+    server.user_of = Box::new(move |_| {
+        most_seen.fetch_max(ended(&all), Ordering::Relaxed);
+        Ok(1000)
+    });
+    server.accept();
+    assert_eq!(most.load(Ordering::Relaxed), 0, "while others are taken in");
+    assert!(ended(&crowd) > 100, "then");
+}
+
+#[test]
 fn a_newcomer_is_answered_in_the_turn_in_which_it_is_let_in() {
     let (_keep, mut server) = server();
     let mut client = UnixStream::connect(&server.path).expect("it listens");

@@ -30,15 +30,14 @@ impl DeadlineMechanism {
             return Err(self.unsupported("reservations and priorities of domains"));
         }
         let gone = |_| MechanismError::NoSuchDomain { cgroup_id };
-        let all = CgroupTree::open(&self.roots).and_then(|tree| tree.list()).map_err(gone)?;
-        let cgroup = all.iter().find(|cgroup| cgroup.id == cgroup_id);
-        let path = &cgroup.ok_or(MechanismError::NoSuchDomain { cgroup_id })?.path;
+        // Not by a look at all: there may be thousands, and everybody waits meanwhile.
+        let path = CgroupTree::open(&self.roots).and_then(|tree| tree.path_of(cgroup_id)).map_err(gone)?;
         if !path.starts_with(self.weights.names.prefix()) {
             return Err(self.unsupported("weights of cgroups that Steward did not make"));
         }
         self.undo_weight(cgroup_id)?;
         let Some(weight) = policy.weight else { return Ok(()) };
-        let file = place::directory(path, &self.roots).join("cpu.weight");
+        let file = place::directory(&path, &self.roots).join("cpu.weight");
         let before = roots::read(&file).map_err(gone)?;
         self.remember_file(&file, before.trim())?;
         match self.journal.write_file(&file, &weight.to_string()).map_err(journal_failed) {
