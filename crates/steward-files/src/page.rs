@@ -53,7 +53,6 @@ pub(crate) fn text(file: ControlFile, shown: &DomainShown, parent: Option<&Domai
         ControlFile::Memory => bytes(domain.memory_min),
         ControlFile::MemoryMax => bytes(domain.memory_max),
         ControlFile::MemoryProtect => domain.protect.map_or_else(|| "none".to_owned(), format_duration),
-        ControlFile::MemoryAvailable => bytes(domain.memory.map(|memory| memory.available)),
         ControlFile::MemorySum => parent.map_or(0, |parent| parent.memory_min_sum).to_string(),
         ControlFile::MemoryLimit => bytes(parent.map(|parent| parent.memory_reservable)),
         ControlFile::Members => {
@@ -62,13 +61,17 @@ pub(crate) fn text(file: ControlFile, shown: &DomainShown, parent: Option<&Domai
         }
         ControlFile::Status => return status(shown),
         // The tree knows these itself.
-        ControlFile::Sched | ControlFile::Forecast | ControlFile::LastError => String::new(),
+        ControlFile::MemoryAvailable
+        | ControlFile::Sched
+        | ControlFile::Forecast
+        | ControlFile::LastError => String::new(),
     };
     line(&text)
 }
 
-fn bytes(reserved: Option<u64>) -> String {
-    reserved.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string())
+/// An amount of memory, which may be none.
+pub(crate) fn bytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string())
 }
 
 /// All about a domain: one `name value` a line, so that people and awk can read it.

@@ -57,6 +57,21 @@ impl Requests<'_> {
         self.call(&api::ShowDomain { domain: Some(api_name(name)), pid: None })
     }
 
+    /// How much memory a domain may use now, in bytes; `None` where nobody counts it.
+    pub(crate) fn available(&self, name: &str) -> Result<Option<u64>, Failure> {
+        let Some(memory) = self.show(name)?.domain.memory else { return Ok(None) };
+        memory.available.map_or_else(|| Err(self.refusal_of_availability(name)), |bytes| Ok(Some(bytes)))
+    }
+
+    /// Why that is not told. The daemon is asked to tell, so that it says which rule is against it, and logs that.
+    fn refusal_of_availability(&self, name: &str) -> Failure {
+        match self.call(&api::WatchAvailability { domain: Some(api_name(name)) }) {
+            Err(refusal) if refusal.errno == Errno::ACCESS => refusal,
+            // Since a moment ago it would be told.
+            _ => Failure::new(Errno::ACCESS, "it was not to be told how much memory this domain may use"),
+        }
+    }
+
     /// What a domain is called that may also be reached by another name.
     pub(crate) fn name_of(&self, name: &str) -> Result<String, Failure> {
         Ok(tree_name(self.show(name)?.domain.name))

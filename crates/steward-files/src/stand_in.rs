@@ -23,6 +23,8 @@ pub(crate) struct State {
     pub(crate) changes: usize,
     /// Where the caller's process is.
     pub(crate) own: String,
+    /// What each domain may use of the memory; who is not the owner is not told.
+    pub(crate) available: Option<u64>,
 }
 
 /// A handle on it, and how many calls have come, answered or not.
@@ -153,8 +155,13 @@ impl State {
         match method {
             api::ShowDomain::NAME => {
                 let name = read::<api::ShowDomain>(input)?.domain.unwrap_or_else(|| self.own.clone());
-                return Ok(write(&self.shown(&name)?));
+                let mut shown = self.shown(&name)?;
+                let available = self.available.filter(|_| caller.uid == OWNER);
+                let memory = api::DomainMemory { available, ..api::DomainMemory::default() };
+                shown.domain.memory = self.available.map(|_| memory);
+                return Ok(write(&shown));
             }
+            api::WatchAvailability::NAME if caller.uid == OWNER => return Err(ApiError::ExpectedMore),
             api::ListDomains::NAME => {
                 let names: Vec<String> = self.domains.keys().cloned().collect();
                 let domains = names.iter().filter_map(|name| Some(self.shown(name).ok()?.domain)).collect();

@@ -98,7 +98,7 @@ impl<B: Backend> Tree<B> {
     /// The text of a file.
     ///
     /// # Errors
-    /// `ENOENT` when the domain has gone, `EISDIR` when the node is no file.
+    /// `ENOENT` when the domain has gone, `EISDIR` when the node is no file, `EACCES` where the rules are against it.
     pub fn read(&self, asker: Asker, node: &Node) -> Result<String, Failure> {
         match node {
             Node::LastError | Node::File(_, ControlFile::LastError) => {
@@ -108,6 +108,9 @@ impl<B: Backend> Tree<B> {
             Node::File(domain, ControlFile::Forecast) => {
                 let forecasts = self.requests(asker).forecasts(Some(domain))?;
                 Ok(page::forecasts(&forecasts, forecasts.domains.first()))
+            }
+            Node::File(domain, ControlFile::MemoryAvailable) => {
+                Ok(page::line(&page::bytes(self.requests(asker).available(domain)?)))
             }
             Node::File(domain, ControlFile::Sched) => {
                 let requests = self.requests(asker);

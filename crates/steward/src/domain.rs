@@ -408,7 +408,8 @@ fn used_from_text(source: api::UseSource) -> String {
 fn memory_rows(domain: &api::Domain) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     rows.extend(domain.memory.map(|memory| ("memory used", used_text(&memory))));
-    rows.extend(domain.memory.map(|memory| ("memory available", approximate_size(memory.available))));
+    let available = domain.memory.and_then(|memory| memory.available);
+    rows.extend(available.map(|bytes| ("memory available", approximate_size(bytes))));
     rows.extend(domain.memory.and_then(|memory| Some(("memory kept", kept_text(memory.kept?)))));
     rows.extend(
         domain.memory.and_then(|memory| Some(("memory used, by", used_from_text(memory.used_from?)))),

@@ -51,6 +51,7 @@ use crate::memory::activity::{Known, Watched};
 use crate::memory::cared::Cared;
 use crate::memory::limits::Limits;
 use crate::memory::manager::Ordered;
+use crate::memory::usage::without_availability;
 use crate::server::report;
 use crate::server::sight::About;
 use crate::turn::clock::now_ns;
@@ -718,7 +719,8 @@ impl Domains {
         let protect_ns = self.held.get(path).and_then(|held| held.settings.memory.protect_ns);
         let text = report::domain_sentence(&event, asker.uid, why, protect_ns);
         let gone = matches!(kind, api::EventKind::DomainRemoved | api::EventKind::DomainVanished);
-        let domain = if gone { None } else { self.view(path, None) };
+        // It is sent to many who may not all know how much memory the domain may use, and is of that moment.
+        let domain = if gone { None } else { self.view(path, None).map(without_availability) };
         let about = About::of(self.whose(path));
         self.push(Told { event: api::Event { text, ..event }, domain, about });
     }

@@ -157,7 +157,7 @@ impl Loop {
             daemon.cpu.sampler.invalidate();
         }
         if woken.is_by(Source::Metrics) {
-            self.metrics.take_turn(&mut || daemon.figures());
+            self.metrics.take_turn(&mut |address| daemon.figures(address));
         }
         if !daemon.polkit.has_questions() {
             return;

@@ -544,7 +544,9 @@ fn under_rules_that_deny_everything_a_stranger_learns_and_changes_nothing_by_any
     assert!(matches!(ask(0, "io.steward.CreateDomain", settings), Answer::Reply(_)));
     write_rules(
         &machine,
-        &["read", "limit", "reserve", "administer"].map(|it| rule("everyone", it, "deny")).concat(),
+        &["read", "read-availability", "limit", "reserve", "administer"]
+            .map(|it| rule("everyone", it, "deny"))
+            .concat(),
     );
     assert!(matches!(ask(0, "io.steward.Reload", json!({})), Answer::Reply(_)));
     let seen = |machine: &Machine| {

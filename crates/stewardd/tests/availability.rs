@@ -5,8 +5,12 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use common::{Machine, Running};
-use libsteward::api::{Availability, CreateDomain, DomainSettings, SetDomain, WatchAvailability};
+use libsteward::api::{
+    Availability, CreateDomain, Domain, DomainSettings, ListDomains, Method, Reload, SetDomain, ShowDomain,
+    WatchAvailability,
+};
 use libsteward::{ApiError, Error, Events};
+use serde_json::{Map, Value};
 use steward_kernel::cgroup::reading::MemoryUse;
 
 const MIB: u64 = 1 << 20;
@@ -130,7 +134,9 @@ fn the_callers_own_is_that_which_it_is_in_at_the_moment() {
     let mut replies = watch(&daemon, None);
     assert_eq!(next(&mut replies), about("a", 0, 100));
     enter(&machine, "steward.b");
-    assert_eq!(next(&mut replies), about("b", 0, 100 - RESERVE));
+    // Where looking takes long, the look of before serves once more: then nobody was known to go by what it is told.
+    let first = Some(next(&mut replies)).filter(|told| *told != about("b", 0, 100));
+    assert_eq!(first.unwrap_or_else(|| next(&mut replies)), about("b", 0, 100 - RESERVE));
 }
 
 #[test]
@@ -149,7 +155,7 @@ fn where_nobody_counts_it_one_lives_on_what_the_domain_above_has_and_at_the_top_
 }
 
 #[test]
-fn of_others_only_those_are_told_who_may_read_and_of_ones_own_everybody() {
+fn of_others_only_those_are_told_whom_the_rules_let_and_of_ones_own_everybody() {
     let machine = Machine::new();
     std::fs::create_dir(machine.path("rules")).expect("created");
     std::fs::write(machine.path("rules/default.toml"), PRIVATE).expect("written");
@@ -167,7 +173,7 @@ fn of_others_only_those_are_told_who_may_read_and_of_ones_own_everybody() {
         let ApiError::PermissionDenied { reason } = end(&mut watch(&daemon, Some(domain))) else {
             panic!("it is refused for lack of permission")
         };
-        assert!(reason.contains("how much memory there is for the domain"), "{reason}");
+        assert!(reason.contains("may not read how much memory the domain"), "{reason}");
     }
     enter(&machine, "steward.a");
     assert_eq!(next(&mut watch(&daemon, None)).0, "a");
@@ -179,6 +185,138 @@ fn of_others_only_those_are_told_who_may_read_and_of_ones_own_everybody() {
     enter(&machine, "steward.b");
     let ApiError::PermissionDenied { reason } = end(&mut below) else { panic!("it is not its own") };
     assert!(reason.contains("no longer the domain of process"), "{reason}");
+}
+
+/// A machine with domains of root (`inside`, `inside/below`), of user 1001 (`mine`) with one of user 1002's below it
+/// (`mine/below`), and of user 1002 (`theirs`), all of which use something.
+fn with_domains_of_several() -> (Machine, Running) {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    for (domain, user) in DOMAINS {
+        let user = Some(user);
+        let create =
+            CreateDomain { domain: domain.into(), user, keep: Some(true), ..CreateDomain::default() };
+        daemon.client().call(&create).expect("it is free");
+        uses(&machine, &format!("steward.{domain}"), 1);
+    }
+    free(&machine, 100);
+    (machine, daemon)
+}
+
+const DOMAINS: [(&str, u32); 5] =
+    [("inside", 0), ("inside/below", 0), ("mine", 1001), ("mine/below", 1002), ("theirs", 1002)];
+
+/// The words of a reply about what a domain may use.
+const WORDS: [&str; 3] = ["available", "available_at_once", "time_to_free_ns"];
+
+/// Whether what is told of the memory of a domain has all of these words; else it has none of them.
+fn tells(domain: &Value) -> bool {
+    let memory = domain["memory"].as_object().unwrap_or_else(|| panic!("it is counted: {domain}"));
+    let told = WORDS.iter().filter(|word| memory.contains_key(**word)).count();
+    assert!(memory.contains_key("used") && (told == 0 || told == WORDS.len()), "{memory:?}");
+    told > 0
+}
+
+/// The reply as it travels.
+fn raw<M: Method>(daemon: &Running, request: &M) -> Map<String, Value> {
+    let Ok(Value::Object(parameters)) = serde_json::to_value(request) else { unreachable!("it is a struct") };
+    daemon.client().call_by_name(M::NAME, parameters).expect("everyone may read")
+}
+
+/// Whether the caller is told how much memory a domain may use: the same wherever it would be told.
+fn is_told(daemon: &Running, domain: &str) -> bool {
+    let shown = raw(daemon, &ShowDomain { domain: Some(domain.into()), pid: None });
+    let list = raw(daemon, &ListDomains {});
+    let listed = list["domains"].as_array().expect("it is a list");
+    let listed = listed.iter().find(|listed| listed["name"] == domain).expect("it is listed");
+    let is_told = tells(&shown["domain"]);
+    assert_eq!(tells(listed), is_told, "{domain}");
+    if is_told {
+        assert_eq!(next(&mut watch(daemon, Some(domain))).0, domain);
+    } else {
+        let ApiError::PermissionDenied { reason } = end(&mut watch(daemon, Some(domain))) else {
+            panic!("it is refused for lack of permission")
+        };
+        assert!(reason.contains(&format!("may not read how much memory the domain {domain}")), "{reason}");
+        assert!(reason.contains("default rule 6 is for own and below-own targets"), "{reason}");
+    }
+    is_told
+}
+
+#[test]
+fn by_the_shipped_rules_a_user_is_told_of_its_own_domains_and_of_what_it_is_in_wherever_that_is_told() {
+    let (machine, daemon) = with_domains_of_several();
+    let told = |uid: u32| {
+        machine.caller_uid.store(uid, Ordering::SeqCst);
+        DOMAINS.map(|(domain, _)| is_told(&daemon, domain))
+    };
+    for root_or_owner in [0, 1000] {
+        assert_eq!(told(root_or_owner), [true; 5], "user {root_or_owner}");
+    }
+    assert_eq!(told(1001), [false, false, true, true, false]);
+    assert_eq!(told(1002), [false, false, false, true, true]);
+    assert_eq!(told(1003), [false; 5]);
+    enter(&machine, "steward.inside");
+    assert_eq!(told(1003), [true, true, false, false, false], "below what it is in, too");
+    enter(&machine, "steward.inside/below");
+    assert_eq!(told(1003), [false, true, false, false, false], "and nothing above it");
+}
+
+#[test]
+fn what_a_change_answers_and_what_those_are_told_who_watch_domains_has_none_of_it() {
+    let (machine, daemon) = with_domains_of_several();
+    let rules = "[[rule]]\nwho = \"everyone\"\naction = [\"reserve\", \"limit\"]\nof = \"anyone\"\nverdict = \"allow\"\n";
+    write_rule(&machine, &daemon, rules);
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    let change = |domain: &str, weight: i64| {
+        let settings = DomainSettings { weight: Some(weight), ..DomainSettings::default() };
+        let set = SetDomain { domain: domain.into(), settings, ..SetDomain::default() };
+        daemon.client().call(&set).expect("the rules let it").domain
+    };
+    let is_told = |domain: Domain| domain.memory.expect("it is counted").available.is_some();
+    assert!(is_told(change("mine", 200)) && !is_told(change("theirs", 200)));
+    machine.caller_uid.store(0, Ordering::SeqCst);
+    assert!(is_told(change("theirs", 300)));
+    // Here root is not told either: it would be of that moment.
+    let mut watched = daemon.client().watch_domains(true).expect("sent");
+    let mut seen = 0;
+    while seen < DOMAINS.len() {
+        let domain = watched.next().expect("it goes on").expect("root may").domain.expect("it is there");
+        seen += usize::from(domain.memory.is_some());
+        assert!(domain.memory.is_none_or(|memory| memory.available.is_none()), "{domain:?}");
+    }
+    change("mine", 300);
+    let changed = watched.find_map(|told| told.expect("root may").domain.filter(|it| it.name == "mine"));
+    assert!(!is_told(changed.expect("it goes on")));
+}
+
+/// Writes a file of rules beside the shipped ones, and has the daemon read it.
+fn write_rule(machine: &Machine, daemon: &Running, rules: &str) {
+    std::fs::create_dir_all(machine.path("rules")).expect("created");
+    std::fs::write(machine.path("rules/50-test.toml"), rules).expect("written");
+    machine.caller_uid.store(0, Ordering::SeqCst);
+    daemon.client().call(&Reload {}).expect("root may");
+}
+
+#[test]
+fn a_watch_that_the_rules_allow_ends_when_they_do_no_more_and_when_the_domain_is_given_away() {
+    let (machine, daemon) = with_domains_of_several();
+    let rules = "[[rule]]\nwho = \"user:1001\"\naction = \"read-availability\"\nof = \"others\"\nverdict = \"allow\"\n";
+    write_rule(&machine, &daemon, rules);
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    let (mut others, mut own) = (watch(&daemon, Some("theirs")), watch(&daemon, Some("mine")));
+    assert_eq!((next(&mut others).0, next(&mut own).0), ("theirs".to_owned(), "mine".to_owned()));
+    write_rule(&machine, &daemon, "");
+    let ApiError::PermissionDenied { reason } = end(&mut others) else {
+        panic!("it is not allowed any more")
+    };
+    assert!(reason.contains("user 1001 may not read how much memory the domain theirs"), "{reason}");
+    free(&machine, 200);
+    assert_eq!(next(&mut own).0, "mine", "this one goes on");
+    let give = SetDomain { domain: "mine".into(), user: Some(1002), ..SetDomain::default() };
+    daemon.client().call(&give).expect("root may");
+    let ApiError::PermissionDenied { reason } = end(&mut own) else { panic!("it is not its own any more") };
+    assert!(reason.contains("the domain mine of user 1002"), "{reason}");
 }
 
 #[test]

@@ -134,6 +134,28 @@ fn a_write_waits_for_a_person_while_others_read() {
 }
 
 #[test]
+fn what_a_domain_may_use_of_memory_is_read_by_root_and_its_user_and_refused_to_others() {
+    with_files(
+        |_| {},
+        |machine, daemon| {
+            assert_eq!(says(machine, 0, "mkdir domains/batch"), "");
+            machine.cgroups.tree().used.insert("steward.batch".into(), Default::default());
+            machine.cgroups.tree().memory_available = 100 << 20;
+            let read = "cat domains/batch/memory.available";
+            assert_eq!(says(machine, 0, read), "104857600\n");
+            let refused = says(machine, USER, read);
+            assert!(refused.contains("Permission denied") && !refused.contains("104857600"), "{refused}");
+            assert_eq!(says(machine, USER, "cat domains/batch/cpu.weight"), "100\n", "that anybody may read");
+            let give =
+                libsteward::api::SetDomain { domain: "batch".into(), user: Some(USER), ..Default::default() };
+            daemon.client().call(&give).expect("root may");
+            assert_eq!(says(machine, USER, read), "104857600\n");
+            assert!(says(machine, USER + 1, read).contains("Permission denied"));
+        },
+    );
+}
+
+#[test]
 fn who_polls_what_may_be_used_of_memory_is_woken_at_once_and_by_each_change() {
     const PRINTS: &str = "import os, select, sys\n\
         file = os.open(sys.argv[1], os.O_RDONLY)\n\

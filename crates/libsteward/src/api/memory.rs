@@ -33,12 +33,16 @@ pub struct DomainMemory {
     /// What of it is in the swap besides.
     pub swapped: u64,
     /// How much it may use now: what it uses, what nobody uses, and what it can take back from those who use more than
-    /// their part. Less than it uses where others lack what it has more than its part.
-    pub available: u64,
+    /// their part. Less than it uses where others lack what it has more than its part. Nothing for who may not know
+    /// that (`read-availability` in the rules), as the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<u64>,
     /// What of that it can have at once: what it uses, what is free, and clean pages of files of those who would pay.
-    pub available_at_once: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available_at_once: Option<u64>,
     /// How long it takes at most until it can have the rest, in nanoseconds: as long as a disk takes to write it.
-    pub time_to_free_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_to_free_ns: Option<u64>,
     /// What is kept of it because it was used within its protection period, or soon will be; 0 while the domain is
     /// demoted. Nothing where it is not protected.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,6 +8,8 @@ use crate::resource::Resource;
 pub enum Action {
     /// See what is promised to whom, and what they use.
     Read,
+    /// See how much memory a domain may use.
+    ReadAvailability,
     /// Take less: lower or give up a reservation, set an upper limit, move into a domain that one has already.
     Limit,
     /// Get more: a reservation, a weight, a priority. It takes from others.
@@ -18,12 +20,14 @@ pub enum Action {
 
 impl Action {
     /// All of them.
-    pub const ALL: [Action; 4] = [Action::Read, Action::Limit, Action::Reserve, Action::Administer];
+    pub const ALL: [Action; 5] =
+        [Action::Read, Action::ReadAvailability, Action::Limit, Action::Reserve, Action::Administer];
 
     /// The word in files.
     pub fn name(self) -> &'static str {
         match self {
             Action::Read => "read",
+            Action::ReadAvailability => "read-availability",
             Action::Limit => "limit",
             Action::Reserve => "reserve",
             Action::Administer => "administer",
@@ -34,6 +38,7 @@ impl Action {
     pub fn polkit_action(self) -> &'static str {
         match self {
             Action::Read => "io.steward.read",
+            Action::ReadAvailability => "io.steward.read-availability",
             Action::Limit => "io.steward.limit",
             Action::Reserve => "io.steward.reserve",
             Action::Administer => "io.steward.administer",
@@ -176,6 +181,11 @@ impl Request {
         Request { action, resources: Resource::ALL.to_vec(), target, about: about.into(), amount: None }
     }
 
+    /// A request to know how much memory a domain may use.
+    pub fn of_availability(target: Target, about: impl Into<String>) -> Self {
+        Request::new(Action::ReadAvailability, Resource::Memory, target, about)
+    }
+
     /// The same request for this much.
     pub fn for_amount(self, amount: Amount) -> Self {
         Request { amount: Some(amount), ..self }
@@ -192,6 +202,7 @@ impl Request {
         let resources = resources.join(" and ");
         match self.action {
             Action::Read => format!("read {}", self.about),
+            Action::ReadAvailability => format!("read how much memory {} may use", self.about),
             Action::Limit => format!("limit {resources} of {}", self.about),
             Action::Reserve => format!("reserve {resources} for {}", self.about),
             Action::Administer => format!("change {}", self.about),

@@ -76,7 +76,8 @@ fn refusal_of(policy: &Policy, caller: &Identity, request: &Request) -> String {
 fn the_shipped_rules_are_the_papers_matrix() {
     assert_eq!(Matrix::shipped().mistake(), None);
     // Edwards & Cao 1997, section 2.2: the owner reserves and limits everything, others limit what is theirs. Beyond
-    // the paper: reading is free, administering is the owner's, and one's own may be divided.
+    // the paper: reading is free but for what others' domains may use of the memory, administering is the owner's, and
+    // one's own may be divided.
     for action in Action::ALL {
         for target in Target::ALL {
             let request = Request::of_all(action, target, "it");
@@ -85,7 +86,7 @@ fn the_shipped_rules_are_the_papers_matrix() {
             }
             let others_may = match action {
                 Action::Read => true,
-                Action::Limit => target != Target::Others,
+                Action::ReadAvailability | Action::Limit => target != Target::Others,
                 Action::Reserve => target == Target::BelowOwn,
                 Action::Administer => false,
             };
@@ -190,12 +191,14 @@ fn a_refusal_names_who_what_the_rule_and_whom_to_ask() {
     let none = Request::new(Action::Reserve, Resource::Cpu, Target::Own, "the domain batch");
     let user = Identity::of_user(1001);
     let read = Request::of_all(Action::Read, Target::Others, "what is promised");
+    let available = Request::of_availability(Target::Others, "the domain web");
     let nothing = policy("");
     insta::assert_snapshot!(
         [
             refusal_of(&denied, &in_audio, &request),
             refusal_of(&OWNED(), &user, &none),
             refusal_of(&OWNED(), &user, &Request::of_all(Action::Administer, Target::Others, "thresholds")),
+            refusal_of(&OWNED(), &user, &available),
             refusal_of(&nothing, &user, &read),
         ]
         .join("\n")

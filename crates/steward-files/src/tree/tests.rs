@@ -70,6 +70,21 @@ fn a_domain_is_made_changed_read_and_removed() {
 }
 
 #[test]
+fn what_may_be_used_of_memory_is_read_by_who_may_know_it_and_refused_with_eacces_to_others() {
+    let (daemon, tree) = with_batch();
+    let path = "domains/batch/memory.available";
+    let node = find(&tree, path).expect("it is there");
+    assert_eq!(read(&tree, path), "none\n", "nobody counts it");
+    daemon.state().available = Some(64 << 20);
+    assert_eq!(read(&tree, path), "67108864\n");
+    let refused = tree.read(asker(OWNER + 1), &node).expect_err("it is not theirs to know");
+    assert_eq!(
+        (refused.errno, refused.sentence.as_str()),
+        (Errno::ACCESS, "permission denied: user 1 may not")
+    );
+}
+
+#[test]
 fn what_is_given_up_is_not_reserved_any_more() {
     let (_, tree) = with_batch();
     for (file, value) in [("cpu", "50"), ("io", "10"), ("memory", "1G"), ("memory.protect", "90s")] {

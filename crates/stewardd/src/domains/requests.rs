@@ -23,6 +23,7 @@ use self::listing::Purpose;
 use crate::daemon::Daemon;
 use crate::domains::view::Records;
 use crate::domains::{Asker, Given};
+use crate::memory::usage::without_availability;
 use crate::server::access::{Access, Handler, PROMISED, reply};
 use crate::server::peer::Caller;
 use crate::server::report::invalid;
@@ -39,7 +40,8 @@ impl Handler for api::ListDomains {
 
     fn handle(self, daemon: &mut Daemon, caller: &Caller) -> Result<Answer, ApiError> {
         daemon.disk.counting.ask(now_ns());
-        daemon.begin_listing(caller, Purpose::List)
+        let sight = daemon.availability_sight(caller);
+        daemon.begin_listing(caller, Purpose::List(sight))
     }
 }
 
@@ -135,13 +137,14 @@ impl Daemon {
             (None, None) => self.domain_of_caller(caller)?,
         };
         let processes = self.domains.processes(&cgroup.path)?;
-        Ok(api::DomainShown { domain: self.shown(&cgroup)?, processes })
+        Ok(api::DomainShown { domain: self.shown(caller, &cgroup)?, processes })
     }
 
-    /// The domain that a process is in; `None` when either has gone, or domains are not to be had.
+    /// The domain that a process is in, without how much memory it may use; `None` when either has gone, or domains are
+    /// not to be had.
     pub(crate) fn domain_of_process(&mut self, pid: i32) -> Option<api::Domain> {
         let cgroup = self.domains.of_process(pid).ok()?;
-        self.shown(&cgroup).ok()
+        self.view(&cgroup).ok().map(without_availability)
     }
 
     pub(crate) fn domain_of_caller(&self, caller: &Caller) -> Result<Cgroup, ApiError> {
@@ -150,10 +153,17 @@ impl Daemon {
         if caller.is_alive() { Ok(cgroup) } else { Err(ApiError::NoSuchTask { pid: caller.pid }) }
     }
 
-    fn shown(&mut self, cgroup: &Cgroup) -> Result<api::Domain, ApiError> {
+    fn view(&mut self, cgroup: &Cgroup) -> Result<api::Domain, ApiError> {
         let records = self.domain_records();
         let gone = || ApiError::NoSuchDomain { domain: self.domains.names().name_of(&cgroup.path) };
         self.domains.view(&cgroup.path, Some(&records)).ok_or_else(gone)
+    }
+
+    /// A domain as the caller may see it.
+    fn shown(&mut self, caller: &Caller, cgroup: &Cgroup) -> Result<api::Domain, ApiError> {
+        let domain = self.view(cgroup)?;
+        let is_told = domain.memory.is_none() || self.may_read_availability(caller, cgroup);
+        Ok(if is_told { domain } else { without_availability(domain) })
     }
 
     pub(crate) fn create_domain(
@@ -182,7 +192,7 @@ impl Daemon {
             return Err(error);
         }
         let cgroup = self.domains.resolve(&request.domain)?;
-        Ok(api::DomainState { domain: self.shown(&cgroup)? })
+        Ok(api::DomainState { domain: self.shown(caller, &cgroup)? })
     }
 
     pub(crate) fn set_domain(
@@ -232,7 +242,7 @@ impl Daemon {
             )?;
             return Err(error);
         }
-        Ok(api::DomainState { domain: self.shown(&cgroup)? })
+        Ok(api::DomainState { domain: self.shown(caller, &cgroup)? })
     }
 
     /// The pages of a protected domain are kept at the cost of all others, and not of the domain above it: that it is

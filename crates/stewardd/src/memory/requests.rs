@@ -1,16 +1,16 @@
 //! Who is told how much memory a domain may use, and when again.
 //!
 //! A process is always told about the domain that it is in and about those below it: that is its own business. The
-//! rules say who may see what is others' (`read`). What is told may be about a domain above the one that was asked
-//! about, where that one's memory is not counted: it lives on what that one has.
+//! rules say who may know that of others (`read-availability`), here and wherever else it would be told. What is told
+//! may be about a domain above the one that was asked about, where that one's memory is not counted: it lives on what
+//! that one has.
 
 mod audit;
 mod explain;
 mod pressure;
 
 use libsteward::api::{self, ApiError};
-use steward_core::authority::{Action, Request};
-use steward_core::domain::name;
+use steward_core::authority::Request;
 use steward_core::memory::availability::is_news;
 use steward_kernel::cgroup::tree::Cgroup;
 
@@ -18,6 +18,7 @@ use crate::daemon::Daemon;
 use crate::memory::looks::Amounts;
 use crate::server::access::{Access, Handler};
 use crate::server::peer::Caller;
+use crate::server::sight::{AvailabilitySight, Sight, is_within};
 use crate::server::watch::{AvailabilityWatch, NamedDomain, Next, NextReply, Watch, Watched};
 use crate::server::{Answer, report};
 use crate::turn::clock::now_ns;
@@ -41,18 +42,34 @@ impl Daemon {
         let cgroup = self.domains.resolve(&name)?;
         let is_own = self.is_own_domain(caller, &cgroup);
         if !is_own {
-            let (target, domain) = self.target(caller, &cgroup);
-            let about = format!("how much memory there is for {domain}");
-            self.permit(caller, &Request::of_all(Action::Read, target, about))?;
+            let (target, about) = self.target(caller, &cgroup);
+            self.permit(caller, &Request::of_availability(target, about))?;
         }
         Ok(NamedDomain { name, cgroup_id: cgroup.id, granted: !is_own })
     }
 
     /// Whether a process is in a domain, or in one above it. Below the root is everything, and nothing one's own.
     pub(crate) fn is_own_domain(&self, caller: &Caller, cgroup: &Cgroup) -> bool {
-        self.domain_of_caller(caller).is_ok_and(|own| {
-            own.path == cgroup.path || (!own.path.is_empty() && name::is_at_or_below(&cgroup.path, &own.path))
-        })
+        self.domain_of_caller(caller).is_ok_and(|own| is_within(&own.path, &cgroup.path))
+    }
+
+    /// Whether a caller may know how much memory a domain may use, without anybody being asked.
+    pub(crate) fn may_read_availability(&self, caller: &Caller, cgroup: &Cgroup) -> bool {
+        let (target, about) = self.target(caller, cgroup);
+        self.is_permitted(caller, &Request::of_availability(target, about))
+            || self.is_own_domain(caller, cgroup)
+    }
+
+    /// Of which domains a caller may know how much memory they may use, without anybody being asked.
+    pub(crate) fn availability_sight(&self, caller: &Caller) -> AvailabilitySight {
+        let may = |target| self.is_permitted(caller, &Request::of_availability(target, "domains"));
+        match Sight::of(caller.uid, may) {
+            Some(Sight::ALL) => AvailabilitySight::ALL,
+            part => {
+                let inside = self.domain_of_caller(caller).ok().map(|cgroup| cgroup.path);
+                AvailabilitySight::of(part.unwrap_or(Sight::none_of(caller.uid)), inside)
+            }
+        }
     }
 
     /// The next reply to somebody who watches; none when nothing has changed that is worth telling.
@@ -92,19 +109,25 @@ impl Daemon {
         Ok(Next::Reply(report::json(&reply)))
     }
 
-    /// The domain that somebody asked about, if it is still that one, and still the caller's own or granted.
+    /// The domain that somebody asked about, if it is still that one, and still the caller's own or allowed.
     fn watched_domain(&self, caller: &Caller, named: &NamedDomain) -> Result<Cgroup, ApiError> {
         let cgroup = self.domains.resolve(&named.name)?;
         if cgroup.id != named.cgroup_id {
             return Err(ApiError::NoSuchDomain { domain: named.name.clone() });
         }
-        if !named.granted && !self.is_own_domain(caller, &cgroup) {
+        if self.is_own_domain(caller, &cgroup) {
+            return Ok(cgroup);
+        }
+        if !named.granted {
             let reason = format!(
                 "{} is no longer the domain of process {}, nor below it; ask again",
                 named.name, caller.pid
             );
             return Err(ApiError::PermissionDenied { reason });
         }
+        // The rules may have changed since, or whose the domain is.
+        let (target, about) = self.target(caller, &cgroup);
+        self.permit_still(caller, &Request::of_availability(target, about))?;
         Ok(cgroup)
     }
 }

@@ -103,9 +103,9 @@ pub(crate) fn shown(
     api::DomainMemory {
         used: used.used_bytes,
         swapped: used.swapped_bytes,
-        available: amounts.available_bytes,
-        available_at_once: amounts.at_once_bytes,
-        time_to_free_ns: amounts.time_to_free_ns,
+        available: Some(amounts.available_bytes),
+        available_at_once: Some(amounts.at_once_bytes),
+        time_to_free_ns: Some(amounts.time_to_free_ns),
         kept: cared.kept(path),
         used_from: cared.kept(path).and(cared.used_from()),
         taken: cared.taken(path),
@@ -117,6 +117,17 @@ pub(crate) fn shown(
         refaulted: used.refaulted_bytes,
         stalled_ns: cgroups.stalled_ns(path, Resource::Memory).unwrap_or(0),
     }
+}
+
+/// What is told of a domain to who may not know how much memory it may use.
+pub(crate) fn without_availability(domain: api::Domain) -> api::Domain {
+    let hidden = |memory| api::DomainMemory {
+        available: None,
+        available_at_once: None,
+        time_to_free_ns: None,
+        ..memory
+    };
+    api::Domain { memory: domain.memory.map(hidden), ..domain }
 }
 
 fn divide_of_tree(

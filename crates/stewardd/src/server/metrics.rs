@@ -16,6 +16,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use steward_core::config::MetricsAddress;
 use steward_core::cpu::audit::{self, Tally};
 use steward_core::cpu::forecast::Forecast;
 use steward_core::cpu::mechanism::{DomainRecord, MechanismKind, Standing};
@@ -254,8 +255,8 @@ fn describe_domains(registry: &mut Registry, domains: &[DomainFigures]) {
 }
 
 impl Daemon {
-    /// What is served, now.
-    pub(crate) fn figures(&mut self) -> Figures {
+    /// What is served at an address, now.
+    pub(crate) fn figures(&mut self, address: &MetricsAddress) -> Figures {
         self.disk.counting.ask(now_ns());
         let snapshot = self.snapshot().unwrap_or_default();
         let standings = [Standing::Admitted, Standing::Refused, Standing::Revoked];
@@ -273,7 +274,7 @@ impl Daemon {
             problems: (self.problems().count() + self.health.all().count()) as u64,
             forecast: self.outlook_with(&records, now_ns()).report.machine,
             spent_on_disks_ns: self.disk.spent_ns().to_vec(),
-            domains: self.domain_figures(&records),
+            domains: self.domain_figures(&records, address),
         }
     }
 
@@ -288,10 +289,10 @@ impl Daemon {
         }
     }
 
-    fn domain_figures(&mut self, records: &[DomainRecord]) -> Vec<DomainFigures> {
+    fn domain_figures(&mut self, records: &[DomainRecord], address: &MetricsAddress) -> Vec<DomainFigures> {
         let places = self.domains.places();
         let paths: Vec<String> = places.iter().map(|(path, _)| path.clone()).collect();
-        let available = self.available_bytes(&paths);
+        let available = self.available_bytes(&paths, address);
         let family = audit::Family::of(records);
         let figures = places.into_iter().map(|(path, cgroup_id)| {
             let mut figures = DomainFigures {

@@ -91,6 +91,18 @@ impl Daemon {
         })
     }
 
+    /// Holds what was permitted before, and goes on, against the rules as they are now. What polkit has allowed stays
+    /// so as long as the rules ask it.
+    ///
+    /// # Errors
+    /// [`ApiError::PermissionDenied`] with the rule.
+    pub(crate) fn permit_still(&self, caller: &Caller, request: &Request) -> Result<(), ApiError> {
+        match authority::decide(&self.settings.policy, &self.identity(caller, request), request) {
+            Verdict::Allow { .. } | Verdict::Ask { .. } => Ok(()),
+            Verdict::Deny(refusal) => Err(denied(refusal)),
+        }
+    }
+
     /// Whether the rules allow a request without anybody being asked.
     pub(crate) fn is_permitted(&self, caller: &Caller, request: &Request) -> bool {
         let identity = self.identity(caller, request);

@@ -6,6 +6,7 @@
 
 use libsteward::api;
 use steward_core::authority::Target;
+use steward_core::domain::name;
 
 /// Whose a domain or a process is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,6 +128,36 @@ impl Sight {
     }
 }
 
+/// Of which domains somebody may know how much memory they may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AvailabilitySight {
+    /// Of which by the rules.
+    rules: Sight,
+    /// The path of the domain that they are in; `None` where that is not known, or the rules let them know all.
+    inside: Option<String>,
+}
+
+impl AvailabilitySight {
+    /// Who may know that of all domains: all who may know the same.
+    pub const ALL: AvailabilitySight = AvailabilitySight { rules: Sight::ALL, inside: None };
+
+    /// Somebody in the domain `inside`, and what the rules let them know.
+    pub fn of(rules: Sight, inside: Option<String>) -> Self {
+        if rules == Sight::ALL { Self::ALL } else { AvailabilitySight { rules, inside } }
+    }
+
+    /// Whether it is told of a domain at this path that belongs to these.
+    pub fn sees(&self, path: &str, whose: &Whose) -> bool {
+        self.inside.as_deref().is_some_and(|inside| is_within(inside, path)) || self.rules.sees(whose)
+    }
+}
+
+/// Whether the domain at `path` is `inside`, which a process is in, or below that. Below the root is everything, and
+/// nothing one's own.
+pub fn is_within(inside: &str, path: &str) -> bool {
+    path == inside || (!inside.is_empty() && name::is_at_or_below(path, inside))
+}
+
 /// What a client that called with "more" hears of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
@@ -149,6 +180,25 @@ pub(super) struct Listening {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn availability_is_told_of_what_one_is_in_and_of_what_is_below_that_whatever_the_rules_say() {
+        let of_8 = Whose::of_user(Some(8));
+        let sees = |rules, inside: Option<&str>, path| {
+            AvailabilitySight::of(rules, inside.map(str::to_owned)).sees(path, &of_8)
+        };
+        let cases =
+            [("a/b", true), ("a/b/c", true), ("a", false), ("a/bc", false), ("b", false), ("", false)];
+        for (path, seen) in cases {
+            assert_eq!(sees(Sight::none_of(7), Some("a/b"), path), seen, "{path}");
+            assert!(!sees(Sight::none_of(7), None, path) && sees(Sight::none_of(8), Some(path), path));
+            assert!(sees(Sight::ALL, None, path));
+        }
+        assert!(!sees(Sight::none_of(7), Some(""), "a"), "whoever is in the root is not above everybody");
+        let own = Sight::of(8, |target| target == Target::Own).expect("something");
+        assert!(sees(own, Some("a/b"), "elsewhere"), "by the rules it is theirs");
+        assert_eq!(AvailabilitySight::of(Sight::ALL, Some("a".into())), AvailabilitySight::ALL);
+    }
 
     fn event(text: &str) -> api::Event {
         let (kind, text) = (api::EventKind::MemoryStalled, text.to_owned());

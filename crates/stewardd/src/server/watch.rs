@@ -91,6 +91,6 @@ pub struct NamedDomain {
     pub name: String,
     /// Its cgroup's id: another of that name later is not what was asked about.
     pub cgroup_id: u64,
-    /// Whether the caller may see it also when it is not the caller's own.
+    /// Whether the rules let the caller know, so that it need not be the caller's own.
     pub granted: bool,
 }

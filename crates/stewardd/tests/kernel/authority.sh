@@ -85,6 +85,22 @@ steward domain move $theirs theirs >/dev/null
 try as_user 'steward domain remove theirs'
 grep '^0::' /proc/$theirs/cgroup
 
+# How much memory a domain may use is told to its user, to root, and to programs in it and above it.
+section availability
+steward domain create first --user user --memory-max 64M --keep >/dev/null
+steward domain create second --user 1001 --memory-max 64M --keep >/dev/null
+try as_user 'steward available first'
+try as_user 'steward available second'
+files=/run/steward/domains
+as_user "cat $files/first/memory.available >/dev/null && echo first read; cat $files/second/memory.available" 2>&1
+as_user 'for domain in first second; do echo "$domain shown $(steward domain show $domain --json | grep -c available)"; done'
+section availability-of-one-inside
+steward run --domain second -- su user -c 'steward available second; steward available first; steward available /'
+try steward available second
+try su user -c 'steward available second'
+steward domain remove first >/dev/null
+steward domain remove second >/dev/null
+
 # The daemon dies, a program that was given something ends, and its pid is given out again.
 section pid-again
 steward set $theirs --cpu 3ms/100ms

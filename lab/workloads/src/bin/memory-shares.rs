@@ -38,7 +38,9 @@ fn main() -> anyhow::Result<()> {
         let list = client.call(&ListDomains::default())?;
         for domain in list.domains.iter().filter(|domain| domain.made) {
             let Some(memory) = &domain.memory else { continue };
-            let (used_kib, available_kib) = (memory.used >> 10, memory.available >> 10);
+            let available =
+                memory.available.context("it is told how much domains may use: run it as root")?;
+            let (used_kib, available_kib) = (memory.used >> 10, available >> 10);
             let (name, weight) = (&domain.name, domain.weight);
             output::line(format_args!("a {at_ms:.3} {name} {weight} {used_kib} {available_kib}"));
         }

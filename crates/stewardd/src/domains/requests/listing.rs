@@ -2,7 +2,9 @@
 //!
 //! First the tree is looked at until all is known that was changed before the list was asked for, then it is read what
 //! each uses of the memory, and only then can it be said what each may use. It tells of the domains that there were
-//! when the tree was known; who watches domains from then on is told of what became of them meanwhile at its end.
+//! when the tree was known; who watches domains from then on is told of what became of them meanwhile at its end. How
+//! much memory a domain may use is in the list for who may know that; who watches domains is not told of it, which
+//! changes without an end.
 
 use std::sync::Arc;
 
@@ -13,9 +15,11 @@ use steward_kernel::cgroup::reading::MemoryUse;
 use crate::daemon::Daemon;
 use crate::domains::reading::Group;
 use crate::domains::view::{Figures, Records};
+use crate::memory::usage::without_availability;
 use crate::server::peer::Caller;
 use crate::server::pieces::Unfinished;
-use crate::server::sight::{Sight, Whose};
+use crate::server::sight::{AvailabilitySight, Sight, Whose};
+use crate::server::texts::Key;
 use crate::server::{Answer, Topic, report};
 use crate::turn::clock::{cpu_time_ns, now_ns};
 
@@ -25,10 +29,10 @@ const PIECE_NS: u64 = 2_000_000;
 const PIECE_DOMAINS_MIN: usize = 4;
 
 /// What the list is for.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Purpose {
-    /// To be the answer.
-    List,
+    /// To be the answer to somebody who may know of these how much memory they may use.
+    List(AvailabilitySight),
     /// To be what somebody who watches is told first, as far as they may see it.
     Present(Sight),
 }
@@ -93,9 +97,9 @@ impl Daemon {
         mut listing: Box<Listing>,
     ) -> Result<Answer, ApiError> {
         if matches!(listing.stage, Stage::Looking)
-            && let Some(text) = self.recent_listing(listing.purpose)
+            && let Some(text) = self.recent_listing(&listing.purpose)
         {
-            return self.answer_listed(caller, listing.purpose, text);
+            return self.answer_listed(caller, &listing.purpose, text);
         }
         let begun_ns = cpu_time_ns();
         let until_ns = now_ns() + PIECE_NS;
@@ -104,10 +108,10 @@ impl Daemon {
             if let Stage::Writing(writing) = &mut listing.stage
                 && writing.done >= writing.groups.len()
             {
-                let text = self.finish_listing(writing, listing.purpose);
+                let text = self.finish_listing(writing, &listing.purpose);
                 listing.cost_ns += cpu_time_ns().saturating_sub(begun_ns);
-                self.keep_listing(listing.purpose, &text, listing.cost_ns);
-                return self.answer_listed(caller, listing.purpose, text);
+                self.keep_listing(&listing.purpose, &text, listing.cost_ns);
+                return self.answer_listed(caller, &listing.purpose, text);
             }
             if now_ns() >= until_ns {
                 break;
@@ -155,7 +159,7 @@ impl Daemon {
             Stage::Writing(mut writing) => {
                 let least = writing.done + PIECE_DOMAINS_MIN;
                 while writing.done < writing.groups.len() && (writing.done < least || now_ns() < until_ns) {
-                    self.write_listed(&mut writing, listing.purpose);
+                    self.write_listed(&mut writing, &listing.purpose);
                     writing.done += 1;
                 }
                 Some(Stage::Writing(writing))
@@ -163,29 +167,33 @@ impl Daemon {
         })
     }
 
-    fn write_listed(&self, writing: &mut Writing, purpose: Purpose) {
+    fn write_listed(&self, writing: &mut Writing, purpose: &Purpose) {
         let Writing { groups, figures, records, done, text, .. } = writing;
+        let group = &groups[*done];
         if let Purpose::Present(sight) = purpose
-            && !sight.sees(&groups[*done].whose())
+            && !sight.sees(&group.whose())
         {
             return;
         }
         let Some(domain) = self.domains.listed(groups, *done, figures, records) else { return };
         match purpose {
-            Purpose::List => {
+            Purpose::List(sight) => {
+                let is_told = sight.sees(&group.about.path, &group.whose());
+                let domain = if is_told { domain } else { without_availability(domain) };
                 let separator = if text.ends_with('[') { "" } else { "," };
                 text.extend([separator, &*report::json(&domain)]);
             }
             Purpose::Present(_) => {
-                push_watched(text, api::DomainWatched { domain: Some(domain), ..Default::default() });
+                let domain = Some(without_availability(domain));
+                push_watched(text, api::DomainWatched { domain, ..Default::default() });
             }
         }
     }
 
-    fn finish_listing(&mut self, writing: &mut Writing, purpose: Purpose) -> Arc<str> {
+    fn finish_listing(&mut self, writing: &mut Writing, purpose: &Purpose) -> Arc<str> {
         let mut text = std::mem::take(&mut writing.text);
         match purpose {
-            Purpose::List => {
+            Purpose::List(_) => {
                 let settings = self.best_effort();
                 let best_effort = api::BestEffort {
                     order: settings.order.to_string(),
@@ -195,13 +203,14 @@ impl Daemon {
                 text.extend(["],\"best_effort\":", &*report::json(&best_effort), "}"]);
             }
             Purpose::Present(sight) => {
-                for event in self.history.since(writing.told, sight) {
+                for event in self.history.since(writing.told, *sight) {
                     let name = event.domain.as_ref().map(|domain| domain.name.clone());
                     if !report::changes_domain(event.kind) {
                         continue;
                     }
                     let found = name.and_then(|name| self.domains.resolve(&name).ok());
                     let domain = found.and_then(|cgroup| self.domains.view(&cgroup.path, None));
+                    let domain = domain.map(without_availability);
                     push_watched(&mut text, api::DomainWatched { event: Some(event), domain, lost: 0 });
                 }
             }
@@ -212,22 +221,27 @@ impl Daemon {
     fn answer_listed(
         &mut self,
         caller: &Caller,
-        purpose: Purpose,
+        purpose: &Purpose,
         text: Arc<str>,
     ) -> Result<Answer, ApiError> {
-        let Purpose::Present(sight) = purpose else { return Ok(Answer::Text(text)) };
         // The rules may have changed while it was made.
-        match self.permit_listening(caller, sight)? {
-            same if same == sight => Ok(Answer::Stream(Topic::Domains, sight, vec![text])),
-            other => self.begin_listing(caller, Purpose::Present(other)),
+        match purpose {
+            Purpose::List(sight) => match self.availability_sight(caller) {
+                same if same == *sight => Ok(Answer::Text(text)),
+                other => self.begin_listing(caller, Purpose::List(other)),
+            },
+            Purpose::Present(sight) => match self.permit_listening(caller, *sight)? {
+                same if same == *sight => Ok(Answer::Stream(Topic::Domains, *sight, vec![text])),
+                other => self.begin_listing(caller, Purpose::Present(other)),
+            },
         }
     }
 
-    fn recent_listing(&mut self, purpose: Purpose) -> Option<Arc<str>> {
+    fn recent_listing(&mut self, purpose: &Purpose) -> Option<Arc<str>> {
         self.texts.recent(purpose.kept_as()?, now_ns())
     }
 
-    fn keep_listing(&mut self, purpose: Purpose, text: &Arc<str>, cost_ns: u64) {
+    fn keep_listing(&mut self, purpose: &Purpose, text: &Arc<str>, cost_ns: u64) {
         let done_ns = now_ns();
         if let Some(kept_as) = purpose.kept_as() {
             self.texts.keep(kept_as, text, done_ns.saturating_sub(cost_ns), done_ns);
@@ -236,18 +250,18 @@ impl Daemon {
 }
 
 impl Purpose {
-    fn begin(self) -> String {
+    fn begin(&self) -> String {
         match self {
-            Purpose::List => "{\"domains\":[".to_owned(),
+            Purpose::List(_) => "{\"domains\":[".to_owned(),
             Purpose::Present(_) => String::new(),
         }
     }
 
     /// Under what its text serves others, too, where it is the same for all who may have it.
-    fn kept_as(self) -> Option<&'static str> {
+    fn kept_as(&self) -> Option<Key> {
         match self {
-            Purpose::List => Some(api::ListDomains::NAME),
-            Purpose::Present(Sight::ALL) => Some(api::WatchDomains::NAME),
+            Purpose::List(sight) => Some(Key::new(api::ListDomains::NAME, sight)),
+            Purpose::Present(Sight::ALL) => Some(api::WatchDomains::NAME.into()),
             Purpose::Present(_) => None,
         }
     }

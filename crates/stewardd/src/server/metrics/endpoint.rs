@@ -79,14 +79,14 @@ impl Metrics {
         self.endpoint.as_ref().map(|endpoint| &endpoint.address)
     }
 
-    /// Answers when the thread asks.
-    pub fn take_turn(&mut self, figures: &mut dyn FnMut() -> Figures) {
+    /// Answers when the thread asks, with the figures for who can read them at this address.
+    pub fn take_turn(&mut self, figures: &mut dyn FnMut(&MetricsAddress) -> Figures) {
         let Some(endpoint) = &self.endpoint else { return };
         if endpoint.asked.take().is_empty() {
             return;
         }
         // It asks for one at a time, and there is room for one.
-        let _ = endpoint.answers.try_send(figures());
+        let _ = endpoint.answers.try_send(figures(&endpoint.address));
         endpoint.asked.bell().ring();
     }
 }

@@ -7,11 +7,16 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use steward_core::authority::{Identity, Request, Target};
+use steward_core::config::MetricsAddress;
 use steward_core::memory::audit::Tally;
 
 use super::labels::{OfDomain, Seconds, seconds};
 use crate::daemon::Daemon;
 use crate::turn::clock::now_ns;
+
+/// The kernel's word for no user: whom no rule can name.
+const NOBODY_KNOWN: u32 = u32::MAX;
 
 /// The memory of one domain with all below it. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +29,7 @@ pub struct MemoryFigures {
     pub min_bytes: Option<u64>,
     /// What is kept of it; `None` where it is not protected.
     pub kept_bytes: Option<u64>,
-    /// How much it may use now; `None` where that is not known.
+    /// How much it may use now; `None` where that is not known, or not for all who can read the metrics.
     pub available_bytes: Option<u64>,
     /// For how long it was held back because it took memory, or changed files, too fast, in nanoseconds.
     pub held_back_ns: u64,
@@ -153,8 +158,15 @@ impl Daemon {
         })
     }
 
-    /// How much each of these may use now, in bytes; only where that is counted of itself.
-    pub(super) fn available_bytes(&mut self, paths: &[String]) -> BTreeMap<String, u64> {
+    /// How much each of these may use now, in bytes; only where that is counted of itself, and served at this address.
+    pub(super) fn available_bytes(
+        &mut self,
+        paths: &[String],
+        address: &MetricsAddress,
+    ) -> BTreeMap<String, u64> {
+        if !self.is_availability_served(address) {
+            return BTreeMap::new();
+        }
         let now_ns = now_ns();
         // Whoever may read metrics has root's part of the looks.
         let available = |path: &String| {
@@ -164,6 +176,17 @@ impl Daemon {
         paths.iter().filter_map(available).collect()
     }
 
+    /// Whether the rules let whoever can read the metrics know how much memory all domains may use: at a socket that is
+    /// root, at any other address nobody knows who, whom only rules for everyone are about.
+    fn is_availability_served(&self, address: &MetricsAddress) -> bool {
+        let reader = Identity::of_user(match address {
+            MetricsAddress::Unix(_) => 0,
+            MetricsAddress::Tcp(_) => NOBODY_KNOWN,
+        });
+        let request = Request::of_availability(Target::Others, "domains");
+        self.settings.policy.permit(&reader, &request).is_ok()
+    }
+
     fn broken_by(&self, path: &str) -> BTreeMap<String, u64> {
         let name = |by: &String| match by.as_str() {
             "" => String::new(),
@@ -171,5 +194,58 @@ impl Daemon {
         };
         let blamed = self.memory.audit.blamed_totals.get(path).into_iter().flatten();
         blamed.map(|(by, count)| (name(by), *count)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use libsteward::api;
+    use steward_core::authority::{Matrix, parse_rules};
+    use steward_kernel::Roots;
+    use steward_kernel::cgroup::reading::MemoryUse;
+
+    use super::*;
+    use crate::fake::cgroups::FakeCgroups;
+    use crate::fake::disk::FakeDisk;
+    use crate::fake::{Fake, options};
+    use crate::files::accounts::AccountFiles;
+    use crate::server::peer::Caller;
+
+    #[test]
+    fn what_domains_may_use_is_served_where_root_alone_reads_and_elsewhere_if_everyone_may_know_it() {
+        let (directory, cgroups) = (tempfile::tempdir().expect("a directory"), FakeCgroups::default());
+        let tree = Ok(Box::new(cgroups.clone()) as Box<_>);
+        let options = options(directory.path(), Roots::default());
+        let mut daemon =
+            Daemon::start(options, Fake::default().loader(), tree, Arc::new(FakeDisk::default()))
+                .expect("it starts");
+        let create = api::CreateDomain { domain: "a".into(), keep: Some(true), ..Default::default() };
+        let root = Caller::of_process(0, 0, std::process::id() as i32);
+        daemon.create_domain(&root, &create).expect("it is free");
+        cgroups.tree().memory_available = 100;
+        cgroups.tree().used.insert("steward.a".into(), MemoryUse { used_bytes: 7, ..MemoryUse::default() });
+        let served = |daemon: &mut Daemon, address: &MetricsAddress| {
+            let mut domains = daemon.figures(address).domains.into_iter();
+            let memory = domains.find(|domain| domain.name == "a").and_then(|domain| domain.memory);
+            memory.map(|memory| (memory.used_bytes, memory.available_bytes)).expect("it is counted")
+        };
+        let tcp = MetricsAddress::Tcp("127.0.0.1:9101".parse().expect("an address"));
+        let socket = MetricsAddress::Unix("/run/steward/metrics".into());
+        assert_eq!(served(&mut daemon, &socket), (7, Some(107)));
+        assert_eq!(served(&mut daemon, &tcp), (7, None));
+        let mut rule = |who: &str, verdict: &str| {
+            let text = format!(
+                "[[rule]]\nwho = \"{who}\"\naction = \"read-availability\"\nof = \"anyone\"\nverdict = \"{verdict}\"\n"
+            );
+            daemon.settings.policy.matrix =
+                Matrix::of(vec![parse_rules(Path::new("a.toml"), &text, &AccountFiles::default())]);
+            [served(&mut daemon, &socket).1, served(&mut daemon, &tcp).1]
+        };
+        assert_eq!(rule("everyone", "allow"), [Some(107); 2]);
+        assert_eq!(rule("root", "allow"), [Some(107), None]);
+        assert_eq!(rule("everyone", "ask"), [None; 2], "nobody can be asked here");
     }
 }

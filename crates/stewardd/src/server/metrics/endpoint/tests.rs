@@ -270,7 +270,7 @@ impl Served {
                 if !ready[0].revents().is_empty() {
                     return asked;
                 }
-                metrics.take_turn(&mut || {
+                metrics.take_turn(&mut |_| {
                     asked += 1;
                     figures()
                 });
