@@ -115,6 +115,29 @@ fn run_has_a_program_that_knows_systemds_pressure_protocol_be_told_when_its_doma
 }
 
 #[test]
+fn available_tells_a_user_of_its_own_domain_and_prints_the_refusal_for_anothers() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    for (name, user) in [("mine", "1001"), ("theirs", "1002")] {
+        text(&steward(&daemon, &["domain", "create", name, "--user", user, "--keep"]));
+        machine.cgroups.tree().used.insert(format!("steward.{name}"), MemoryUse::default());
+    }
+    machine.cgroups.tree().memory_available = 64 << 20;
+    machine.caller_uid.store(1001, Ordering::SeqCst);
+    assert!(text(&steward(&daemon, &["available", "mine"])).starts_with("mine may use 64M of memory now"));
+    assert_eq!(json(&steward(&daemon, &["available", "mine", "--json"]))["available"], 64 << 20);
+    for more in [&[][..], &["--json"]] {
+        let refused = steward(&daemon, &[&["available", "theirs"], more].concat());
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0), "{said}");
+        let why = "user 1001 may not read how much memory the domain theirs of user 1002 may use: no rule allows it";
+        assert!(said.contains(why), "{said}");
+    }
+    let shown = |name: &str| text(&steward(&daemon, &["domain", "show", name])).contains("memory available:");
+    assert_eq!((shown("mine"), shown("theirs")), (true, false));
+}
+
+#[test]
 fn run_leaves_the_variables_of_the_pressure_protocol_alone_without_a_domain_and_where_it_is_turned_off() {
     let machine = Machine::new();
     let daemon = machine.start();
