@@ -20,6 +20,7 @@ mod caller;
 mod errno;
 mod mount;
 pub mod names;
+mod nice;
 mod page;
 mod polls;
 mod refusals;

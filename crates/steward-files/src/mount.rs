@@ -10,9 +10,10 @@ use std::{fs, io};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount as kernel_mount, unmount};
-use rustix::process::{getegid, geteuid, setpriority_process};
+use rustix::process::{getegid, geteuid};
 use steward_kernel::mounts::unmount_dead;
 
+use crate::nice::start_first;
 use crate::requests::Backend;
 use crate::service::Service;
 use crate::tree::{DOMAINS, FORECASTS, OWN};
@@ -69,7 +70,7 @@ pub fn mount(path: &Path, backend: impl Backend) -> Result<Mounted, MountError> 
     let device = attach(path).map_err(fail("mounting"))?;
     // Everybody: who may do what is decided for each request.
     let session = Session::from_fd(Service::new(backend), device, SessionACL::All, Config::default());
-    let session = session.and_then(serve_first);
+    let session = session.and_then(|session| start_first(|| session.spawn()));
     let session = session.map_err(|source| {
         // Nobody would answer there.
         let _ = unmount(path, UnmountFlags::DETACH);
@@ -90,27 +91,6 @@ fn attach(path: &Path) -> io::Result<OwnedFd> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     kernel_mount("steward", path, "fuse.steward", flags, Some(options.as_c_str()))?;
     Ok(device.into())
-}
-
-/// The nice value of the thread that takes requests from the kernel.
-const TAKING_NICE: i32 = -20;
-
-/// Has a thread take requests from the kernel, which has one queue for those of all users: behind many programs that
-/// want the CPU it would let whoever comes last wait for all who came before, however little each costs. What is asked
-/// is answered elsewhere.
-fn serve_first(session: Session<Service<impl Backend>>) -> io::Result<BackgroundSession> {
-    let starter = std::thread::Builder::new().spawn(move || {
-        // Of this thread and those that it starts. Without the right to it they are as all others.
-        let _ = setpriority_process(None, TAKING_NICE);
-        session.spawn()
-    })?;
-    starter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// Has the calling thread, which one that comes first has started, be as all others.
-pub(crate) fn be_as_others() {
-    // It may always be nicer.
-    let _ = setpriority_process(None, 0);
 }
 
 impl Mounted {

@@ -755,7 +755,17 @@ fn mounts() -> anyhow::Result<()> {
         count *= 2;
     }
     std::fs::copy("/bin/busybox", format!("{place}/sleep"))?;
-    let start = || Command::new(format!("{place}/sleep")).arg("3600").stdout(Stdio::null()).spawn();
+    let start = || {
+        let mut sleep = Command::new(format!("{place}/sleep"));
+        // SAFETY: a system call in the child, which says that it ends with its parent.
+        unsafe {
+            sleep.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            })
+        };
+        sleep.arg("3600").stdout(Stdio::null()).spawn()
+    };
     let programs: Vec<Child> = (0..PROGRAMS).map(|_| start()).collect::<Result<_, _>>()?;
     println!("ready");
     loop {

@@ -104,7 +104,7 @@ fn whoever_takes_requests_comes_before_those_who_answer_them() {
             tasks.collect()
         };
         let (taking, answering) = (nice_of("fuser-0"), nice_of("control-files"));
-        assert!(!taking.is_empty() && taking.iter().all(|nice| *nice == super::TAKING_NICE), "{taking:?}");
+        assert!(!taking.is_empty() && taking.iter().all(|nice| *nice == crate::nice::FIRST), "{taking:?}");
         assert!(!answering.is_empty() && answering.iter().all(|nice| *nice == 0), "{answering:?}");
     });
 }

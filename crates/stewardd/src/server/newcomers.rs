@@ -50,7 +50,8 @@ impl Newcomers {
         }
     }
 
-    /// While few may wait, lets whoever waits to get in run, who was woken when a place became free, before another does.
+    /// While few may wait, lets whoever waits to get in run, who was woken when a place became free, before the next
+    /// place is.
     pub(super) fn let_next_come(&self) {
         if self.crowded_at_ns.is_some() {
             rustix::thread::sched_yield();
