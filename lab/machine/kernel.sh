@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Finds the lab's kernel and prints the directory that holds it: CACHE/kernel/VERSION, with vmlinuz, lib/modules/VERSION
 # and include/ (vmlinux.h), and vmlinux where vmlinuz can be unpacked here. Debian's newest cloud kernel with sched_ext
-# comes from its backports; once fetched it is used without a network. `kernel.sh --update` looks for a newer one; `kernel.sh --configuration` prints the path of the
-# file that says how the kernel was configured, which a kernel fetched by an older version of this script lacks: it is
-# fetched then.
+# comes from its backports; once fetched it is used without a network. `kernel.sh --update` looks for a newer one;
+# `kernel.sh --configuration` prints the path of the file that says how the kernel was configured, which a kernel
+# fetched by an older version of this script lacks: it is fetched then.
 #
 # Environment: STEWARD_CACHE (default .cache in the repository), STEWARD_KERNEL_SUITE (default trixie-backports).
 set -euo pipefail

@@ -312,8 +312,8 @@ static __always_inline bool cpu_online(u32 cpu)
 
 /*
  * Where the kernel has its struct cpumask of the CPUs that it lets tasks of users run on (__cpu_active_mask), which its
- * BTF does not describe; 0 where it tells nobody. steward_find_active() asks for it before the scheduler is in force.
- * Declared as a symbol without a type libbpf would look for it in /proc/kallsyms: a sixth of the time that loading took.
+ * BTF does not describe; steward_find_active() asks for it before the scheduler is in force. Declared as a symbol
+ * without a type libbpf would look for it in /proc/kallsyms: a fifth of the time that loading took.
  */
 static u64 active_mask;
 
