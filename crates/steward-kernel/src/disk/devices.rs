@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use steward_core::disk::config;
 use steward_core::disk::device::Device;
-use steward_core::disk::elevator::{BY_CLASS, NO_GUESSES, Order};
+use steward_core::disk::elevator::{BY_CLASS, Order};
 
 use super::below::{device_of_file, disks_below};
 use super::cost::{self, AllLines};
@@ -141,7 +141,7 @@ fn change_elevator(
     ordered: &mut Ordered,
 ) -> Result<(), JournalError> {
     if device.elevator == order.elevator && device.requests == order.requests {
-        return guess_nothing(journal, device, order, queue, ordered);
+        return Ok(());
     }
     ordered.changes.push(journal.record(Change::DiskOrder {
         queue: queue.into(),
@@ -154,7 +154,6 @@ fn change_elevator(
     if device.elevator != order.elevator {
         write(&queue.join("scheduler"), order.elevator)?;
     }
-    guess_nothing(journal, device, order, queue, ordered)?;
     // With each elevator the kernel chooses it anew.
     write(&queue.join("nr_requests"), &order.requests.to_string())?;
     // The two do not go together: the kernel itself lets go of the one with the other, unless somebody has ever written
@@ -163,30 +162,6 @@ fn change_elevator(
         ordered.changes.extend(hold_nothing_back(journal, queue)?);
     }
     Ok(())
-}
-
-/// Before anything that waits, the journal included: what the elevator guesses until then counts for ten seconds.
-fn guess_nothing(
-    journal: &SharedJournal,
-    device: &Device,
-    order: &Order,
-    queue: &Path,
-    ordered: &mut Ordered,
-) -> Result<(), JournalError> {
-    if order.elevator != BY_CLASS {
-        return Ok(());
-    }
-    let (name, value) = NO_GUESSES;
-    let file = format!("iosched/{name}");
-    if device.elevator == order.elevator {
-        ordered.changes.extend(write_if_there(journal, queue, &file, value)?);
-        return Ok(());
-    }
-    // It goes with the elevator, of which there is a record.
-    match write(&queue.join(file), value) {
-        Err(error) if !error.is_absent() => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 /// Of the places in the elevator, which the kernel has just chosen it anew for.
@@ -370,11 +345,11 @@ mod tests {
         elevator: "bfq",
         requests: 128,
         writes: None,
-        tunables: &[("strict_guarantees", "0"), ("of_another_kernel", "1")],
+        tunables: &[("low_latency", "0"), ("of_another_kernel", "1")],
         moments: &[],
     };
 
-    const FILES: [(&str, &str); 17] = [
+    const FILES: [(&str, &str); 16] = [
         ("proc/sys/kernel/random/boot_id", "one\n"),
         ("sys/block/sda/dev", "8:0\n"),
         ("sys/block/sda/diskseq", "9\n"),
@@ -383,7 +358,6 @@ mod tests {
         ("sys/block/sda/queue/nr_requests", "2\n"),
         ("sys/block/sda/device/queue_depth", "1\n"),
         ("sys/block/sda/mq/0/nr_tags", "31\n"),
-        ("sys/block/sda/queue/iosched/strict_guarantees", "1\n"),
         ("sys/block/sda/queue/iosched/low_latency", "1\n"),
         ("sys/block/loop0/dev", "7:0\n"),
         ("sys/block/dm-0/dev", "253:0\n"),
@@ -496,30 +470,6 @@ mod tests {
     }
 
     #[test]
-    fn an_elevator_never_guesses_and_one_that_was_there_does_so_again_in_the_end() {
-        let (_directory, roots, journal, device) = sda();
-        let guesses = || {
-            let file = roots.sys.join("block/sda/queue/iosched/low_latency");
-            std::fs::read_to_string(file).expect("a file")
-        };
-        let ordered = order(&journal, &device, &BY_CLASS, &roots).expect("it can be written");
-        // Its own setting before it waits for anything else, and no turn at guessing when others change.
-        assert_eq!(guesses(), "0");
-        let untuned = retune(&journal, &device, &ordered, &Order { tunables: &[], ..BY_CLASS }, &roots);
-        assert_eq!(guesses(), "0");
-        restore(&journal, &untuned.expect("it can be written"), &roots).expect("it can be put back");
-        assert_eq!(guesses(), "0", "it goes with the elevator");
-        std::fs::write(roots.sys.join("block/sda/queue/iosched/low_latency"), "1\n").expect("a file");
-        for requests in [device.requests, 2 * device.requests] {
-            let there = Device { elevator: "bfq".to_owned(), ..device.clone() };
-            let ordered = order(&journal, &there, &Order { requests, ..BY_CLASS }, &roots);
-            assert_eq!(guesses(), "0");
-            restore(&journal, &ordered.expect("it can be written"), &roots).expect("it can be put back");
-            assert_eq!(guesses(), "1");
-        }
-    }
-
-    #[test]
     fn the_order_of_a_disk_is_changed_with_a_record_and_comes_back_unless_somebody_else_chose_since() {
         let (_directory, roots, journal, device) = sda();
         let ordered = order(&journal, &device, &BY_CLASS, &roots).expect("it can be written");
@@ -527,14 +477,14 @@ mod tests {
             std::fs::read_to_string(roots.sys.join("block/sda/queue").join(file)).expect("a file")
         };
         assert_eq!((now("scheduler").as_str(), now("nr_requests").as_str()), ("bfq", "128"));
-        assert_eq!((now("iosched/strict_guarantees").as_str(), journal.outstanding()), ("0", 2));
+        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("0", 2));
         std::fs::write(roots.sys.join("block/sda/queue/scheduler"), "none mq-deadline [bfq]\n")
             .expect("a file");
         let untuned = retune(&journal, &device, &ordered, &Order { tunables: &[], ..BY_CLASS }, &roots);
-        assert_eq!((now("iosched/strict_guarantees").as_str(), journal.outstanding()), ("1", 1));
+        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("1", 1));
         let ordered = retune(&journal, &device, &untuned.expect("it can be written"), &BY_CLASS, &roots);
         let ordered = ordered.expect("it can be written");
-        assert_eq!((now("iosched/strict_guarantees").as_str(), journal.outstanding()), ("0", 2));
+        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("0", 2));
         restore(&journal, &ordered, &roots).expect("it can be put back");
         assert_eq!(
             (now("scheduler").as_str(), now("nr_requests").as_str(), journal.outstanding()),
@@ -563,7 +513,7 @@ mod tests {
             restore(&journal, &ordered, &roots).expect("there is nothing to put back");
             let now = |file: &str| std::fs::read_to_string(sda.join("queue").join(file)).expect("a file");
             assert_eq!((now("scheduler").as_str(), now("nr_requests").as_str()), ("bfq", "128"), "{file}");
-            assert_eq!((now("iosched/strict_guarantees").as_str(), now("wbt_lat_usec").as_str()), ("0", "0"));
+            assert_eq!((now("iosched/low_latency").as_str(), now("wbt_lat_usec").as_str()), ("0", "0"));
             assert_eq!(journal.outstanding(), 0);
         }
     }
@@ -594,16 +544,16 @@ mod tests {
     fn what_is_changed_for_moments_is_put_back_whichever_of_its_values_it_has() {
         for (at_the_end, after) in [("0", "1"), ("2000", "1"), ("700", "700")] {
             let (_directory, roots, journal, device) = sda();
-            let tunables = &[("strict_guarantees", "0"), ("strict_guarantees", "2000")];
+            let tunables = &[("low_latency", "0"), ("low_latency", "2000")];
             let ordered = order(&journal, &device, &Order { tunables, ..BY_CLASS }, &roots);
             let switched = |to, left: &str| {
-                let values = [("strict_guarantees", to), ("of_another_kernel", "1")];
+                let values = [("low_latency", to), ("of_another_kernel", "1")];
                 switch("sda", &values, &[left.to_owned()], &roots).expect("it is there")
             };
             assert_eq!(switched("0", "2000"), Some(vec!["0".to_owned()]));
             assert_eq!(switched("2000", "0"), Some(vec!["2000".to_owned()]));
             assert_eq!(switched("2000", "0"), None);
-            let file = roots.sys.join("block/sda/queue/iosched/strict_guarantees");
+            let file = roots.sys.join("block/sda/queue/iosched/low_latency");
             std::fs::write(&file, at_the_end).expect("a file");
             restore(&journal, &ordered.expect("it can be written"), &roots).expect("it can be put back");
             assert_eq!(std::fs::read_to_string(&file).expect("a file"), after);

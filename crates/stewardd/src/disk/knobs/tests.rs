@@ -393,7 +393,7 @@ fn where_the_kernel_has_not_the_first_elevator_the_second_is_taken_and_other_tro
         elevator: elevator::BY_CLASS,
         requests: 128,
         writes: None,
-        tunables: &[("strict_guarantees", "1")],
+        tunables: &[("low_latency", "0")],
         moments: &[],
     };
     let refuses = |elevator: &str, errno| {
