@@ -35,18 +35,9 @@ pub enum LoadError {
     },
     /// The caller may not load BPF programs.
     #[error(
-        "no permission to load a scheduler ({source}): run stewardd as root, or with CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN and CAP_SYSLOG"
+        "no permission to load a scheduler ({source}): run stewardd as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN"
     )]
     NoPermission {
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The kernel does not say where `__cpu_active_mask` is, without which no task could be brought to another CPU.
-    #[error(
-        "the kernel does not say where its list of active CPUs is ({source}): run stewardd as root, or with CAP_SYSLOG \
-         too, and with the sysctl kernel.kptr_restrict below 2"
-    )]
-    NoActiveCpus {
         /// What the kernel said.
         source: io::Error,
     },

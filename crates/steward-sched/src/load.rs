@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, ProgramInput};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel};
 use steward_core::printable::printable_name;
 
 use crate::error::{LoadError, summarize_rejection, to_io};
@@ -132,7 +132,6 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
         .map_err(|error| classify(&error, "sizing the tables of CPUs"))?;
     let mut skeleton = open.load().map_err(|error| classify(&error, "loading the program"))?;
     fill_tables(&skeleton, &online)?;
-    find_active(&skeleton)?;
 
     let watched = |error| classify(&error, "watching exec");
     let exec = skeleton.progs.steward_exec.attach_trace().map_err(watched)?;
@@ -196,16 +195,6 @@ fn fill_tables(skeleton: &StewardSkel<'_>, online: &[usize]) -> Result<(), LoadE
             .map_err(failed("marking the CPUs that are online"))?;
     }
     Ok(())
-}
-
-/// Has the program ask the kernel where its list of active CPUs is.
-fn find_active(skeleton: &StewardSkel<'_>) -> Result<(), LoadError> {
-    let found = skeleton.progs.steward_find_active.test_run(ProgramInput::default());
-    let found = found.map_err(|error| classify(&error, "asking for the list of active CPUs"))?;
-    match found.return_value as i32 {
-        0 => Ok(()),
-        code => Err(LoadError::NoActiveCpus { source: io::Error::from_raw_os_error(-code) }),
-    }
 }
 
 /// The scheduler's own record of why it left, `None` while it is in force.

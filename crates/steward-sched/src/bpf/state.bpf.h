@@ -310,13 +310,6 @@ static __always_inline bool cpu_online(u32 cpu)
 	return state && state->online;
 }
 
-/*
- * Where the kernel has its struct cpumask of the CPUs that it lets tasks of users run on (__cpu_active_mask), which its
- * BTF does not describe; steward_find_active() asks for it before the scheduler is in force. Declared as a symbol
- * without a type libbpf would look for it in /proc/kallsyms: a fifth of the time that loading took.
- */
-static u64 active_mask;
-
 /* Whether the kernel lets tasks of users run on the CPU. */
 __noinline bool cpu_active(u32 cpu)
 {
@@ -324,7 +317,7 @@ __noinline bool cpu_active(u32 cpu)
 
 	if (cpu >= MAX_CPUS)
 		return false;
-	bpf_probe_read_kernel(&word, sizeof(word), (const void *)(active_mask + cpu / 64 * sizeof(word)));
+	bpf_probe_read_kernel(&word, sizeof(word), (const void *)&__cpu_active_mask + cpu / 64 * sizeof(word));
 	return word >> (cpu & 63) & 1;
 }
 
