@@ -141,8 +141,7 @@ kill -9 $daemon
 wait $daemon
 order
 priority player $player
-# The scheduler takes long to load, and has no part in what is found of the last daemon.
-start_daemon --mechanism deadline
+start_daemon
 section started-again
 wait_for is_ordered
 wait_for 'ionice -p $player | grep -q realtime'
