@@ -213,7 +213,7 @@ pub fn choose(device: &Device, need: Need) -> Choice {
         return charge(device)
             .map_or_else(|why| leave(format!("{}, and {why}", why_no_elevator(device))), Choice::Charge);
     }
-    let takes_one = device.depth.is_some_and(|depth| depth <= ONE_AT_A_TIME);
+    let takes_one = !takes_several(device);
     let (tunables, moments): (_, &[Moment]) = match need.first {
         First::Untold if takes_one => (STRICT, &[]),
         First::Told if !takes_one => match need.weights {
@@ -230,6 +230,11 @@ pub fn choose(device: &Device, need: Need) -> Choice {
     let (requests, writes) = room(device);
     let order = Order { elevator: BY_CLASS, requests, writes, tunables, moments };
     Choice::Order(if device.lacks_by_class { order.without_by_class() } else { order })
+}
+
+/// Whether a device takes several requests at once, or may.
+pub fn takes_several(device: &Device) -> bool {
+    device.depth.is_none_or(|depth| depth > ONE_AT_A_TIME)
 }
 
 /// How many requests may wait for a device, and how many of them may be writes.

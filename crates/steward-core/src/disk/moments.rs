@@ -25,6 +25,9 @@ pub const DEAR_FROM_NS: u64 = 500_000_000;
 pub const DEAR_PART: u64 = 4;
 /// How often it is asked, in nanoseconds.
 const ASK_EVERY_NS: u64 = OVER_AFTER_NS / 2;
+/// For how long what watches cannot know of whoever had begun to wait before it was there, in nanoseconds: as long as a
+/// save may take that began on a disk full of others' requests.
+const UNSEEN_FOR_NS: u64 = 2_000_000_000;
 
 /// Whether this is such a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,10 +37,16 @@ pub struct Moments {
 }
 
 impl Moments {
+    /// What watches has just begun to: this is such a moment, for nobody would have announced the one that was there
+    /// before it.
+    pub fn begun(now_ns: u64) -> Self {
+        Moments { ask_at_ns: Some(now_ns + UNSEEN_FOR_NS) }
+    }
+
     /// A moment is announced. Says whether a moment begins by that.
     pub fn handle_announcement(&mut self, now_ns: u64) -> bool {
         let begins = self.ask_at_ns.is_none();
-        self.ask_at_ns = Some(now_ns + ASK_EVERY_NS);
+        self.ask_at_ns = self.ask_at_ns.max(Some(now_ns + ASK_EVERY_NS));
         begins
     }
 
@@ -113,6 +122,15 @@ mod tests {
         assert!(moments.poll_timeout().is_some_and(|next_ns| next_ns > at_ns));
         assert!(moments.handle_answer(2 * at_ns, true));
         assert!(moments.handle_announcement(3 * at_ns));
+    }
+
+    #[test]
+    fn who_waited_before_anybody_could_tell_has_a_moment_too() {
+        let mut moments = Moments::begun(10);
+        assert!(!moments.handle_announcement(11), "it is one already");
+        assert_eq!(moments.poll_timeout(), Some(10 + UNSEEN_FOR_NS));
+        assert!(moments.handle_answer(10 + UNSEEN_FOR_NS, true), "nobody does by now");
+        assert!(moments.handle_announcement(11 + UNSEEN_FOR_NS));
     }
 
     fn last(pid: i32, at_ns: u64) -> Option<Last> {

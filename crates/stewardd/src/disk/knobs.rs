@@ -26,6 +26,9 @@ use super::moments::{Moments, Target, Watcher};
 use super::outcome::Outcome;
 use super::spent::Spent;
 use crate::files::journal::OwnJournal;
+use refused::Refused;
+
+mod refused;
 
 /// What is to be in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,10 +139,10 @@ pub struct KernelKnobs {
 /// What Steward has changed.
 #[derive(Debug, Default)]
 struct State {
-    /// The change in the undo journal, and the priority; without a change where the task has it from elsewhere.
-    given: BTreeMap<TaskId, (Option<u64>, Priority)>,
-    /// By name and sequence: one that comes after it under its name is another. With what it was for.
-    ordered: BTreeMap<(String, u64), (Need, Ordered)>,
+    /// What tasks have by what was wanted.
+    given: BTreeMap<TaskId, Has>,
+    /// By name and sequence: one that comes after it under its name is another.
+    ordered: BTreeMap<(String, u64), Elevator>,
     /// The disks that take all that is written to them, by name and sequence: the change in the undo journal.
     freely: BTreeMap<(String, u64), u64>,
     /// While somebody is to be served first: what is told when they wait, or that nothing tells it.
@@ -161,41 +164,23 @@ struct State {
     lacks_weights: bool,
 }
 
-/// A device that could not be ordered.
-#[derive(Debug)]
-struct Refused {
-    /// What could order it then; once something else can, it is tried again.
-    elevators: Vec<String>,
-    /// It has the elevator, or is only just coming: it is tried again later. With [`Wanted::again`] when it was tried.
-    later: Option<u64>,
-    /// Why it could not, in a sentence.
-    sentence: String,
+/// What a task has.
+#[derive(Clone, Copy, Debug)]
+struct Has {
+    priority: Priority,
+    /// The change in the undo journal, and what it had before; `None` where it has it from elsewhere.
+    changed: Option<(u64, Priority)>,
 }
 
-impl Refused {
-    /// `error` is what came of having a device ordered so, when `again` was [`Wanted::again`].
-    fn new(device: &Device, order: &Order, error: &JournalError, again: u64) -> Self {
-        // So says the kernel of a disk whose queue is not registered yet, whatever orders it (elevator_change()).
-        let is_coming = matches!(error, JournalError::Kernel(error) if error.is_absent());
-        let may_succeed_later = is_coming || device.elevators.iter().any(|name| name == order.elevator);
-        let (name, elevator) = (&device.name, order.elevator);
-        let advice = match may_succeed_later {
-            true => {
-                "it is tried again a few times, for the disk may be only just coming; to leave it as it is"
-                    .to_owned()
-            }
-            false => format!("build or load the kernel's elevator {elevator} (modprobe {elevator}), or"),
-        };
-        let sentence = format!(
-            "{name}: classes of disk requests count for nothing there: {error}; {advice} write order = \"keep\" below [disk] in steward.toml"
-        );
-        Refused { elevators: device.elevators.clone(), later: may_succeed_later.then_some(again), sentence }
-    }
-
-    /// Whether it is to be tried again, as the device is now.
-    fn may_be_tried(&self, device: &Device, again: u64) -> bool {
-        self.elevators != device.elevators || self.later.is_some_and(|tried| tried < again)
-    }
+/// A device's elevator.
+#[derive(Debug)]
+struct Elevator {
+    /// What it is for.
+    need: Need,
+    /// What was changed for it.
+    ordered: Ordered,
+    /// Whether the device takes several requests at once.
+    takes_several: bool,
 }
 
 impl KernelKnobs {
@@ -238,13 +223,14 @@ impl Knobs for KernelKnobs {
         if wanted.waits && state.moments.is_none() {
             work.at_once(&mut state, wanted);
         }
-        let is_told_anew = attend(&mut state, wanted, self.watcher, &self.roots, &self.spent_on_moments);
+        attend(&mut state, wanted, self.watcher, &self.roots, &self.spent_on_moments);
         if let Some(moments) = state.told() {
             moments.serve_first(&wanted.first_by_weight);
         }
-        work.take_back(&mut state, wanted, is_told_anew);
-        work.give(&mut state, wanted);
+        work.take_back(&mut state, wanted);
+        work.give(&mut state, wanted, |_| true);
         work.order(&mut state, wanted);
+        state.attend_to_others(wanted);
         work.write_freely(&mut state, wanted);
         work.charge(&mut state, wanted);
         if !is_ordered {
@@ -275,10 +261,10 @@ impl Knobs for KernelKnobs {
     }
 }
 
-/// Begins to be told when somebody waits. Returns whether it did.
-fn attend(state: &mut State, wanted: &Wanted, watcher: Watcher, roots: &Roots, spent: &Spent) -> bool {
+/// Begins to be told when somebody waits.
+fn attend(state: &mut State, wanted: &Wanted, watcher: Watcher, roots: &Roots, spent: &Spent) {
     if !wanted.waits || state.moments.is_some() {
-        return false;
+        return;
     }
     let started = Moments::start(watcher, roots, spent);
     state.moments = Some(started.map_err(|why| {
@@ -287,7 +273,6 @@ fn attend(state: &mut State, wanted: &Wanted, watcher: Watcher, roots: &Roots, s
             "disks stay idle for who is served first all the time, for nothing tells when they wait: {why}"
         );
     }));
-    state.told().is_some()
 }
 
 impl State {
@@ -312,6 +297,24 @@ impl State {
     }
 }
 
+impl State {
+    /// Has threads that work for others do so first in moments only; but all the time as long as any disk takes several
+    /// requests at once (docs/disk.md#a-disk-with-a-queue-of-its-own).
+    fn attend_to_others(&self, wanted: &Wanted) {
+        let Some(moments) = self.told() else { return };
+        let for_good = self.ordered.values().any(|elevator| elevator.takes_several);
+        for task in &wanted.for_others {
+            match self.given.get(task).copied() {
+                Some(Has { changed: Some(_), .. }) if for_good => moments.leave_first(*task),
+                Some(Has { priority, changed: Some((_, old)) }) => {
+                    moments.add(Target::Thread { task: *task, waiting: priority, otherwise: old });
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 /// One application.
 struct Work<'a> {
     roots: &'a Roots,
@@ -322,7 +325,7 @@ struct Work<'a> {
 impl Work<'_> {
     /// Whoever is to have one of their own gets it after that, with a record.
     fn disinherit(&mut self, state: &State, wanted: &Wanted) {
-        let has_record = |task: &TaskId| matches!(state.given.get(task), Some((Some(_), _)));
+        let has_record = |task: &TaskId| state.given.get(task).is_some_and(|has| has.changed.is_some());
         for (task, inherited) in wanted.heirs.iter().filter(|(task, _)| !has_record(task)) {
             self.put_away(*task, *inherited);
         }
@@ -356,25 +359,17 @@ impl Work<'_> {
         }
     }
 
-    /// Where it is told from now on when somebody waits, threads that work for others have theirs anew: it was for all
-    /// the time.
-    fn take_back(&mut self, state: &mut State, wanted: &Wanted, is_told_anew: bool) {
-        let is_wanted = |task: &TaskId, priority| {
-            wanted.priorities.get(task) == Some(&priority)
-                && !(is_told_anew && wanted.for_others.contains(task))
-        };
-        let gone: Vec<TaskId> = state
-            .given
-            .iter()
-            .filter(|(task, (_, given))| !is_wanted(task, *given))
-            .map(|(task, _)| *task)
-            .collect();
+    fn take_back(&mut self, state: &mut State, wanted: &Wanted) {
+        let is_wanted = |task: &TaskId, has: &Has| wanted.priorities.get(task) == Some(&has.priority);
+        let given = state.given.iter();
+        let gone: Vec<TaskId> =
+            given.filter(|(task, has)| !is_wanted(task, has)).map(|(task, _)| *task).collect();
         for task in gone {
-            let Some((number, had)) = state.given.remove(&task) else { continue };
-            let Some(number) = number else {
+            let Some(has) = state.given.remove(&task) else { continue };
+            let Some((number, _)) = has.changed else {
                 // It has it from who started it, and is to have another one: that would be left to its own choice.
-                if wanted.priorities.get(&task).is_some_and(|wished| *wished != had) {
-                    self.put_away(task, had);
+                if wanted.priorities.get(&task).is_some_and(|wished| *wished != has.priority) {
+                    self.put_away(task, has.priority);
                 }
                 continue;
             };
@@ -402,31 +397,33 @@ impl Work<'_> {
 
     /// Has programs be served first that are so from now on, as long as nobody can be told when they wait. What fails
     /// is tried again, and said, once somebody can.
+    ///
+    /// Those who work for others are given theirs before the elevator is there. It charges a journal's thread whose
+    /// request stands among those that the disk has already for megabytes, and takes note of another class only when
+    /// it comes to the thread the next time: behind all that is due to others by then (docs/disk.md).
     fn at_once(&mut self, state: &mut State, wanted: &Wanted) {
         let said = self.faults.len();
+        self.give(state, wanted, |task| wanted.for_others.contains(task));
         self.order(state, wanted);
         self.weigh(state, wanted);
-        self.give(state, wanted);
+        self.give(state, wanted, |_| true);
         self.faults.truncate(said);
     }
 
-    /// Those who work for others are given theirs once it is known whether anybody is told when somebody waits.
-    fn give(&mut self, state: &mut State, wanted: &Wanted) {
-        let is_known = !wanted.waits || state.moments.is_some();
+    /// Gives tasks what they are to have, of those about which it is.
+    fn give(&mut self, state: &mut State, wanted: &Wanted, is_about: impl Fn(&TaskId) -> bool) {
         for (task, wished) in &wanted.priorities {
-            let is_later = !is_known && wanted.for_others.contains(task);
-            if is_later || state.given.contains_key(task) {
+            if !is_about(task) || state.given.contains_key(task) {
                 continue;
             }
             match self.give_one(wanted, *task, *wished) {
                 Ok(Given::Changed { number, old }) => {
-                    if let Some(moments) = state.told().filter(|_| wanted.for_others.contains(task)) {
-                        moments.add(Target::Thread { task: *task, waiting: *wished, otherwise: old });
-                    }
-                    state.given.insert(*task, (Some(number), *wished));
+                    state.given.insert(*task, Has { priority: *wished, changed: Some((number, old)) });
                 }
                 // It is not asked again whether it still has what it chose.
-                Ok(Given::Had | Given::Chosen(_)) => _ = state.given.insert(*task, (None, *wished)),
+                Ok(Given::Had | Given::Chosen(_)) => {
+                    state.given.insert(*task, Has { priority: *wished, changed: None });
+                }
                 Err(JournalError::Kernel(error)) if error.is_absent() => {}
                 Err(error) => self.faults.push(error.to_string()),
             }
@@ -462,7 +459,7 @@ impl Work<'_> {
         self.forget_gone(state, &there);
         if !wanted.ordered {
             state.refused.clear();
-            for ((name, _), (_, ordered)) in std::mem::take(&mut state.ordered) {
+            for ((name, _), Elevator { ordered, .. }) in std::mem::take(&mut state.ordered) {
                 if let Some(moments) = state.told() {
                     moments.remove_device(&name);
                 }
@@ -492,7 +489,7 @@ impl Work<'_> {
         state.refused.retain(|device, _| there.contains(device));
         let gone: Vec<_> = state.ordered.keys().filter(|device| !there.contains(device)).cloned().collect();
         for device in gone {
-            let Some((_, ordered)) = state.ordered.remove(&device) else { continue };
+            let Some(Elevator { ordered, .. }) = state.ordered.remove(&device) else { continue };
             if let Some(moments) = state.told() {
                 moments.remove_device(&device.0);
             }
@@ -550,11 +547,11 @@ impl Work<'_> {
     }
 
     fn order_one(&mut self, state: &mut State, device: &Device, need: Need, again: u64) {
-        let key = identity(device);
+        let (key, takes_several) = (identity(device), elevator::takes_several(device));
         let Choice::Order(order) = elevator::choose(device, need) else {
             // It is known better by now.
             state.refused.remove(&key);
-            if let Some((_, ordered)) = state.ordered.remove(&key) {
+            if let Some(Elevator { ordered, .. }) = state.ordered.remove(&key) {
                 if let Some(moments) = state.told() {
                     moments.remove_device(&device.name);
                 }
@@ -567,8 +564,10 @@ impl Work<'_> {
         }
         match state.ordered.get(&key) {
             // What somebody chose after Steward did stays.
-            Some((before, _)) if *before == need || device.elevator != order.elevator => return,
-            Some((_, ordered)) => {
+            Some(Elevator { need: before, .. }) if *before == need || device.elevator != order.elevator => {
+                return;
+            }
+            Some(Elevator { ordered, .. }) => {
                 if let Some(moments) = state.told() {
                     moments.remove_device(&device.name);
                 }
@@ -576,7 +575,7 @@ impl Work<'_> {
                 match outcome {
                     Ok(ordered) => {
                         state.attend_to(device, &order);
-                        state.ordered.insert(key, (need, ordered));
+                        state.ordered.insert(key, Elevator { need, ordered, takes_several });
                     }
                     Err(error) => self.faults.push(error.to_string()),
                 }
@@ -596,7 +595,7 @@ impl Work<'_> {
                 );
                 state.attend_to(device, &order);
                 state.refused.remove(&key);
-                state.ordered.insert(key, (need, ordered));
+                state.ordered.insert(key, Elevator { need, ordered, takes_several });
             }
             Err(error) => {
                 state.refused.insert(key, Refused::new(device, &order, &error, again));
@@ -689,7 +688,7 @@ impl Work<'_> {
                 let is_handed_out = reader.as_ref().is_some_and(|reader| matches!(reader.io(), Ok(Some(_))));
                 state.lacks_weights |= file == weight::OF_BFQ
                     && is_handed_out
-                    && state.ordered.values().any(|(_, ordered)| ordered.knows_weights());
+                    && state.ordered.values().any(|elevator| elevator.ordered.knows_weights());
                 return reader.is_none();
             }
             Err(error) => self.faults.push(error.to_string()),

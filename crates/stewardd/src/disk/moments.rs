@@ -11,6 +11,7 @@ use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -188,18 +189,18 @@ impl fmt::Debug for Moments {
 }
 
 impl Moments {
-    /// Begins to attend to them.
+    /// Begins to attend to them, as in such a moment: nobody tells of who waits already.
     ///
     /// # Errors
     /// In a sentence, why nobody is told when somebody waits.
     pub(super) fn start(watcher: Watcher, roots: &Roots, spent: &Spent) -> Result<Self, String> {
         let (watch, mark) = watcher()?;
         let (ended, stop) = pipe().map_err(|error| format!("making a pipe: {error}"))?;
-        let targets = Arc::new(Mutex::new(Targets { roots: roots.clone(), waits: false, all: Vec::new() }));
+        let targets = Arc::new(Mutex::new(Targets { roots: roots.clone(), waits: true, all: Vec::new() }));
         let (attended, spent) = (Arc::clone(&targets), spent.clone());
         let builder = std::thread::Builder::new().name("disk-moments".into());
         let thread = builder
-            .spawn(move || attend(watch, &ended, &attended, &spent))
+            .spawn(move || attend(moments::Moments::begun(now_ns()), watch, &ended, &attended, &spent))
             .map_err(|error| format!("starting a thread: {error}"))?;
         let marks = Mutex::new(Marks { mark, said: Some(BTreeMap::new()) });
         Ok(Moments { targets, marks, stop: Some(stop), thread: Some(thread) })
@@ -224,9 +225,12 @@ impl Moments {
         }
     }
 
-    /// Has this differ from now on. It is as for somebody who waits at this moment.
+    /// Has this differ from now on, if it does not yet. It is as for somebody who waits at this moment.
     pub(super) fn add(&self, target: Target) {
         let mut targets = lock(&self.targets);
+        if targets.all.iter().any(|attended| attended.target == target) {
+            return;
+        }
         // What cannot even be read is gone.
         let Ok(mut attended) = Attended::new(target, &targets.roots) else { return };
         if targets.waits || attended.switch(false, &targets.roots) {
@@ -234,10 +238,29 @@ impl Moments {
         }
     }
 
+    /// Has a task's priority be no matter of moments any more: it is as for somebody who waits from now on.
+    pub(super) fn leave_first(&self, of: TaskId) {
+        let mut targets = lock(&self.targets);
+        let Targets { roots, waits, all } = &mut *targets;
+        let is_it = |target: &Target| matches!(target, Target::Thread { task, .. } if *task == of);
+        for mut attended in all.extract_if(.., |attended| is_it(&attended.target)) {
+            if !*waits {
+                attended.switch(true, roots);
+            }
+        }
+    }
+
     /// Has a task's priority be no matter of moments any more, in whichever state it is.
     pub(super) fn remove_task(&self, of: TaskId) {
         let is_it = |target: &Target| matches!(target, Target::Thread { task, .. } if *task == of);
         lock(&self.targets).all.retain(|attended| !is_it(&attended.target));
+    }
+
+    /// Whether a task's priority is a matter of moments.
+    #[cfg(test)]
+    pub(super) fn attends_to(&self, of: TaskId) -> bool {
+        let is_it = |target: &Target| matches!(target, Target::Thread { task, .. } if *task == of);
+        lock(&self.targets).all.iter().any(|attended| is_it(&attended.target))
     }
 
     /// Has nothing of a device be a matter of moments any more, in whichever state it is.
@@ -264,10 +287,26 @@ fn lock(targets: &Mutex<Targets>) -> MutexGuard<'_, Targets> {
 }
 
 /// Goes on until the other end of `ended` is closed.
-fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets>, spent: &Spent) {
+fn attend(
+    mut rule: moments::Moments,
+    mut watch: Box<dyn Watch>,
+    ended: &PipeReader,
+    targets: &Mutex<Targets>,
+    spent: &Spent,
+) {
     let mut meter = spent.by_this_thread();
-    let mut rule = moments::Moments::default();
     loop {
+        while let Some(ask_at_ns) = rule.poll_timeout() {
+            match is_ready(&[ended.as_fd()], Some(ask_at_ns.saturating_sub(now_ns()))) {
+                Ok(ready) if ready[0] => return,
+                Ok(_) | Err(_) => {}
+            }
+            let asked_at_ns = now_ns();
+            if rule.handle_answer(asked_at_ns, watch.are_over(asked_at_ns)) {
+                lock(targets).set(false);
+            }
+            meter.note();
+        }
         match is_ready(&[watch.as_fd(), ended.as_fd()], None) {
             Ok(ready) if ready[1] => return,
             Ok(_) => {}
@@ -285,17 +324,6 @@ fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets
         if rule.handle_announcement(now_ns()) {
             lock(targets).set(true);
         }
-        while let Some(ask_at_ns) = rule.poll_timeout() {
-            match is_ready(&[ended.as_fd()], Some(ask_at_ns.saturating_sub(now_ns()))) {
-                Ok(ready) if ready[0] => return,
-                Ok(_) | Err(_) => {}
-            }
-            let asked_at_ns = now_ns();
-            if rule.handle_answer(asked_at_ns, watch.are_over(asked_at_ns)) {
-                lock(targets).set(false);
-            }
-            meter.note();
-        }
     }
 }
 
@@ -303,7 +331,11 @@ fn attend(mut watch: Box<dyn Watch>, ended: &PipeReader, targets: &Mutex<Targets
 fn is_ready(descriptors: &[BorrowedFd<'_>], within_ns: Option<u64>) -> Result<Vec<bool>, Errno> {
     let mut polled: Vec<PollFd<'_>> =
         descriptors.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
-    let timeout = within_ns.map(|ns| Timespec { tv_sec: 0, tv_nsec: ns as i64 });
+    let within = within_ns.map(Duration::from_nanos);
+    let timeout = within.map(|within| Timespec {
+        tv_sec: within.as_secs() as i64,
+        tv_nsec: i64::from(within.subsec_nanos()),
+    });
     loop {
         match poll(&mut polled, timeout.as_ref()) {
             Err(Errno::INTR) => {}
@@ -386,7 +418,7 @@ mod tests {
     impl Stand {
         fn new() -> Self {
             let directory = tempfile::tempdir().expect("a directory");
-            let roots = Roots::under(directory.path());
+            let roots = Roots { proc: "/proc".into(), ..Roots::under(directory.path()) };
             let file = roots.sys.join("block/sda/queue/iosched/slice_idle_us");
             std::fs::create_dir_all(file.parent().expect("it has one")).expect("a directory");
             std::fs::write(&file, "2000\n").expect("a file");
@@ -397,7 +429,9 @@ mod tests {
             let targets = Arc::new(Mutex::new(Targets { roots, waits: false, all: Vec::new() }));
             let watch = Box::new(Told { calls, over: Arc::clone(&over), file: file.clone(), steps: sender });
             let attended = Arc::clone(&targets);
-            let thread = std::thread::spawn(move || attend(watch, &ended, &attended, &Spent::default()));
+            let rule = moments::Moments::default();
+            let thread =
+                std::thread::spawn(move || attend(rule, watch, &ended, &attended, &Spent::default()));
             let marks = Mutex::new(Marks { mark: Box::new(Nobody), said: Some(BTreeMap::new()) });
             let moments = Moments { targets, marks, stop: Some(stop), thread: Some(thread) };
             Stand { _directory: directory, file, moments, caller, over, steps }
@@ -459,6 +493,21 @@ mod tests {
         let Stand { _directory, file, moments, .. } = stand;
         drop(moments);
         assert_eq!(content(&file), "700");
+    }
+
+    #[test]
+    fn a_thread_that_is_left_first_is_so_from_now_on() {
+        let stand = Stand::new();
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        let roots = Roots::default();
+        let task = steward_kernel::process::stat(tid, &roots).expect("it runs").id;
+        let (waiting, otherwise) = (Priority::BestEffort(5), Priority::BestEffort(6));
+        assert!(priority::switch(task, Priority::Unset, waiting, &roots).expect("one may lower one's own"));
+        let has = |wanted| priority::switch(task, wanted, wanted, &roots).expect("it can be asked");
+        stand.moments.add(Target::Thread { task, waiting, otherwise });
+        assert!(has(otherwise), "nobody waits");
+        stand.moments.leave_first(task);
+        assert!(has(waiting) && !stand.moments.attends_to(task));
     }
 
     #[test]

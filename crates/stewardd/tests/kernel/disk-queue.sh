@@ -34,9 +34,25 @@ pages() {
 # whether it takes the journal's requests for those that it waits for: then there were twice as many pages as without
 # Steward in some runs, and five times as many in others.
 printf '[[spec]]\npath = "[jbd2]"\ncpu = "10ms/100ms"\nio = "interactive"\nrevocable = false\n' >$specs/journal.toml
+# How long saves take beside two who fsync all the time too, in ms.
+for n in 1 2; do disk-load fsync --file /timed/storm-$n --mb 2 --seconds 0 >/dev/null; done
+saves() {
+    seconds=$1
+    shift
+    storms=
+    for n in 1 2; do
+        disk-load fsync --file /timed/storm-$n --mb 2 --seconds 600 >/dev/null &
+        storms="$storms $!"
+    done
+    "$@" file-save --file /timed/note --kb 30 --interval 4 --seconds $seconds >/tmp/saved
+    kill $storms
+    awk '/^r/ { sum += $2; count += 1; if ($2 > worst) worst = $2 }
+        END { printf "saves %d\nmean %d\nworst %d\n", count, sum / count, worst }' /tmp/saved
+}
 section stock
 $one >/tmp/read
 pages
+saves 30
 start_daemon --mechanism deadline
 steward domain create desk --io interactive --keep >/dev/null
 steward run --domain desk -- $one >/tmp/read &
@@ -49,6 +65,8 @@ cat /sys/fs/cgroup/steward.desk/io.bfq.weight
 wait $first
 section first
 pages
+section saves
+saves 90 steward run --domain desk --
 sleep 7
 section left
 settings

@@ -189,6 +189,16 @@ fn on_a_disk_with_a_queue_of_its_own_who_is_served_first_does_not_wait_for_what_
         ("it-comes-first-by-the-weight-of-its-domain", &|| {
             told.says("moment", &["best-effort: prio 0", "default 1000"]);
         }),
+        // What the journal's thread was charged for before a save is not waited for.
+        ("no-save-stands-beside-those-who-fsync", &|| {
+            let of = |section: &str, name| figure(&told.text(section), name);
+            let (saves, worst) = (of("saves", "saves"), of("saves", "worst"));
+            println!(
+                "{saves} saves, {worst} ms at worst; {} ms in the mean without Steward",
+                of("stock", "mean")
+            );
+            assert!(saves >= 15 && worst < of("stock", "mean"), "{}", told.text("saves"));
+        }),
         ("a-disk-that-the-configuration-keeps-is-left-alone", &|| told.says("moment", &["nullb0 none"])),
         ("with-nobody-who-waits-it-hands-on-all", &|| {
             told.says("left", &["sda bfq", "strict_guarantees:0", "slice_idle_us:8000"]);

@@ -67,6 +67,7 @@ impl Transcript {
             ("examples/set-user-id-race", "/usr/bin/set-user-id-race"),
             ("busy-loops", "/usr/bin/busy-loops"),
             ("disk-load", "/usr/bin/disk-load"),
+            ("file-save", "/usr/bin/file-save"),
             ("keystrokes", "/usr/bin/keystrokes"),
             ("memory-burst", "/usr/bin/memory-burst"),
             ("memory-hog", "/usr/bin/memory-hog"),

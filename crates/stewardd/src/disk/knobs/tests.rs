@@ -1,6 +1,8 @@
 //! What is done with disks, on a directory in place of the kernel.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -9,6 +11,7 @@ use steward_core::disk::calibration::Calibration;
 use steward_core::disk::cost::Way;
 use steward_kernel::KernelError;
 
+use super::super::moments::{Mark, Watch, Watching};
 use super::*;
 
 /// A directory with these files below it, and what writes there.
@@ -156,6 +159,89 @@ fn on_real_tasks() -> (tempfile::TempDir, Roots, KernelKnobs) {
     let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
     let knobs = told_by(|| Err("nobody".to_owned()), &roots, &journal);
     (directory, roots, knobs)
+}
+
+/// What tells when somebody waits, and never does.
+fn nobody_waits() -> Result<Watching, String> {
+    struct Never(PipeReader, PipeWriter);
+    impl AsFd for Never {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+    impl Watch for Never {
+        fn take(&mut self) {}
+
+        fn are_over(&mut self, _now_ns: u64) -> bool {
+            true
+        }
+    }
+    impl Mark for Never {
+        fn serve_first(&mut self, _cgroups: &BTreeMap<u64, bool>) -> Result<(), String> {
+            Ok(())
+        }
+    }
+    let never = || pipe().map(|(reader, writer)| Box::new(Never(reader, writer))).expect("a pipe");
+    Ok((never(), never()))
+}
+
+#[test]
+fn who_works_for_others_is_first_before_the_elevator_is_there_and_all_the_time_on_a_disk_that_takes_several()
+{
+    thread_local! {
+        /// What is to have the priority, and whether it had when it was begun to watch.
+        static JOURNAL: Cell<(Option<TaskId>, bool)> = Cell::default();
+    }
+    let first = Priority::BestEffort(1);
+    let is_first = |task: TaskId| priority::switch(task, first, first, &Roots::default());
+    for depth in ["1", "32"] {
+        let (directory, mut roots, ..) = with(&[]);
+        roots.proc = "/proc".into();
+        let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
+        let (_process, task) = born_with(Priority::Unset, &roots);
+        JOURNAL.set((Some(task), false));
+        let knobs = told_by(
+            || {
+                let task = JOURNAL.get().0.expect("there is one");
+                let first = Priority::BestEffort(1);
+                let had = priority::switch(task, first, first, &Roots::default()).expect("it can be asked");
+                JOURNAL.set((Some(task), had));
+                nobody_waits()
+            },
+            &roots,
+            &journal,
+        );
+        plug(&roots, "sda", 1);
+        let tags = roots.sys.join("block/sda/mq/0/nr_tags");
+        std::fs::write(&tags, depth).expect("a file");
+        let wanted = Wanted {
+            ordered: true,
+            waits: true,
+            disks: devices::present(&roots),
+            priorities: BTreeMap::from([(task, first)]),
+            for_others: BTreeSet::from([task]),
+            ..Wanted::default()
+        };
+        knobs.apply(&wanted).expect("it can be changed");
+        assert!(JOURNAL.get().1, "nobody can be told yet");
+        assert!(is_first(task).expect("it can be asked"), "somebody may wait already");
+        let attends = || {
+            let state = knobs.state.lock().expect("nobody panicked");
+            state.told().expect("it is told").attends_to(task)
+        };
+        assert_eq!(attends(), depth == "1");
+        // One that takes several comes, and goes.
+        plug(&roots, "sdb", 2);
+        std::fs::write(roots.sys.join("block/sdb/mq/0/nr_tags"), "32").expect("a file");
+        let both = Wanted { disks: devices::present(&roots), ..wanted.clone() };
+        knobs.apply(&both).expect("it can be changed");
+        assert!(!attends() && is_first(task).expect("it can be asked"));
+        std::fs::remove_dir_all(roots.sys.join("block/sdb")).expect("it goes");
+        knobs.apply(&wanted).expect("it can be changed");
+        assert_eq!(attends(), depth == "1");
+        knobs.apply(&Wanted::default()).expect("it can be put back");
+        assert!(!is_first(task).expect("it can be asked"));
+    }
 }
 
 #[test]
