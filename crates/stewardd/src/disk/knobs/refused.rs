@@ -9,7 +9,8 @@ use steward_kernel::journal::JournalError;
 pub(super) struct Refused {
     /// What could order it then; once something else can, it is tried again.
     elevators: Vec<String>,
-    /// It has the elevator, or is only just coming: it is tried again later. With [`Wanted::again`](super::Wanted::again) when it was tried.
+    /// It has the elevator, or is only just coming: it is tried again later. With
+    /// [`Wanted::again`](super::Wanted::again) when it was tried.
     pub(super) later: Option<u64>,
     /// Why it could not, in a sentence.
     pub(super) sentence: String,

@@ -163,10 +163,13 @@ fn on_real_tasks() -> (tempfile::TempDir, Roots, KernelKnobs) {
 
 /// What tells when somebody waits, and never does.
 fn nobody_waits() -> Result<Watching, String> {
-    struct Never(PipeReader, PipeWriter);
+    struct Never {
+        calls: PipeReader,
+        _caller: PipeWriter,
+    }
     impl AsFd for Never {
         fn as_fd(&self) -> BorrowedFd<'_> {
-            self.0.as_fd()
+            self.calls.as_fd()
         }
     }
     impl Watch for Never {
@@ -181,7 +184,7 @@ fn nobody_waits() -> Result<Watching, String> {
             Ok(())
         }
     }
-    let never = || pipe().map(|(reader, writer)| Box::new(Never(reader, writer))).expect("a pipe");
+    let never = || pipe().map(|(calls, _caller)| Box::new(Never { calls, _caller })).expect("a pipe");
     Ok((never(), never()))
 }
 
