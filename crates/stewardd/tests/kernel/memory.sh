@@ -6,7 +6,8 @@ path = "/opt/one/sleep"
 memory_max = "48M"
 SPEC
 program one
-start_daemon
+# The scheduler takes long to load, and has no part in this.
+start_daemon --mechanism deadline
 cgroup=/sys/fs/cgroup/steward.a
 
 section made
@@ -70,7 +71,6 @@ kill -9 $daemon
 wait $daemon 2>/dev/null
 cat $cgroup/memory.min
 section started-again
-# The scheduler takes long to load, and has no part in this.
 start_daemon --mechanism deadline
 wait_for 'grep -q 67108864 '$cgroup/memory.min
 steward domain show a | grep memory

@@ -7,7 +7,7 @@ mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 modprobe zram
 echo 48M >/sys/block/zram0/disksize
 mkswap /dev/zram0 >/dev/null
-dd if=/dev/urandom of=/scratch/book bs=1M count=200 2>/dev/null
+dd if=/dev/zero of=/scratch/book bs=1M count=200 2>/dev/null
 
 histories=8
 ended() { sed -n 's/^oom_kill //p' /proc/vmstat; }
