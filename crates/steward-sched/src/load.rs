@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, ProgramInput};
 use steward_core::printable::printable_name;
 
 use crate::error::{LoadError, summarize_rejection, to_io};
@@ -132,6 +132,7 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
         .map_err(|error| classify(&error, "sizing the tables of CPUs"))?;
     let mut skeleton = open.load().map_err(|error| classify(&error, "loading the program"))?;
     fill_tables(&skeleton, &online)?;
+    find_active(&skeleton);
 
     let watched = |error| classify(&error, "watching exec");
     let exec = skeleton.progs.steward_exec.attach_trace().map_err(watched)?;
@@ -195,6 +196,21 @@ fn fill_tables(skeleton: &StewardSkel<'_>, online: &[usize]) -> Result<(), LoadE
             .map_err(failed("marking the CPUs that are online"))?;
     }
     Ok(())
+}
+
+/// Has the program ask the kernel where its list of active CPUs is. Where that is not told each that is online counts.
+fn find_active(skeleton: &StewardSkel<'_>) {
+    let found = skeleton.progs.steward_find_active.test_run(ProgramInput::default());
+    let error = match found.map(|found| found.return_value as i32) {
+        Ok(0) => return,
+        Ok(code) => io::Error::from_raw_os_error(-code),
+        Err(error) => to_io(&error),
+    };
+    tracing::warn!(
+        decision = "active-cpus",
+        "the kernel does not say where its list of active CPUs is ({error}): one that is to go offline may take seconds to; stewardd \
+         needs CAP_SYSLOG for it, and the sysctl kernel.kptr_restrict below 2"
+    );
 }
 
 /// The scheduler's own record of why it left, `None` while it is in force.

@@ -101,5 +101,8 @@ fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_w
             let unit = in_the_kernel();
             assert!(unit.lines().any(|line| line == "DropInPaths="), "it is not as it ships:\n{unit}");
         }),
+        ("under-it-the-kernel-says-which-cpus-are-to-go-offline", &|| {
+            has("as-it-ships-in-the-kernel", &["not told of active CPUs: 0"]);
+        }),
     ]);
 }

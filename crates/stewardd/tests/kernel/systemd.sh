@@ -177,3 +177,4 @@ steward status --json
 section as-it-ships-in-the-kernel
 cat $state /sys/kernel/sched_ext/root/ops
 systemctl show --property DropInPaths,ActiveState,NRestarts stewardd
+echo "not told of active CPUs: $(journalctl -u stewardd --no-pager | grep -c 'decision="active-cpus"')"

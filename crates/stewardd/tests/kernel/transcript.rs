@@ -27,8 +27,7 @@ impl Transcript {
         Self::on(2, script)
     }
 
-    /// On that many CPUs. One where a second would show nothing: on two, loading the scheduler costs the host twice as
-    /// much.
+    /// On that many CPUs. One where a second would show nothing.
     pub fn on(cpus: u32, script: &str) -> Self {
         let config = MachineConfig { cpus, ..counted(MachineConfig::default().memory_mib) };
         Self::in_machine(config, script)
