@@ -21,6 +21,7 @@ use crate::roots::{Roots, read};
 
 pub mod events;
 pub mod executable;
+pub mod pieces;
 pub mod private;
 pub mod sessions;
 pub mod terminals;
@@ -226,6 +227,11 @@ pub fn is_alive(task: TaskId, roots: &Roots) -> bool {
 /// As [`find`], with mounts that were read before.
 pub fn look_at(pid: i32, roots: &Roots, mounts: &mut MountTable) -> Option<Process> {
     look_at_with(pid, roots, mounts, &threads)
+}
+
+/// As [`look_at`], but with its first thread only.
+pub fn look_at_first_thread(pid: i32, roots: &Roots, mounts: &mut MountTable) -> Option<Process> {
+    look_at_with(pid, roots, mounts, &|_: &Path, first: &TaskStat| vec![as_thread(first.clone())])
 }
 
 fn look_at_with(

@@ -127,8 +127,16 @@ impl DeadlineMechanism {
         if self.follower.is_told_of_processes() { Duration::from_secs(30) } else { Duration::from_secs(1) }
     }
 
+    /// Whether [`DeadlineMechanism::scan`] needs all processes: at first, and where the kernel does not tell of each as
+    /// it starts.
+    pub fn needs_all_processes(&self) -> bool {
+        !self.follower.is_told_of_processes() || !self.lineage.has_looked()
+    }
+
     /// Applies the table to what started, executed a program or ended since the last call, given all processes
     /// (from [`process::list_first_threads`]), and takes back at most one task for which there was no room before.
+    /// Where [they are not needed](DeadlineMechanism::needs_all_processes) they are looked at by and by, as events are
+    /// taken.
     ///
     /// # Errors
     /// [`MechanismError::Kernel`] with the first failure since the last scan: the undo journal can not be written, the
@@ -137,6 +145,10 @@ impl DeadlineMechanism {
     pub fn scan(&mut self, processes: &[Process]) -> Result<(), MechanismError> {
         if let Ok(online) = account::online_cpus(&self.roots) {
             self.cpu_count = u32::try_from(online.len()).unwrap_or(1).max(1);
+        }
+        if !self.needs_all_processes() {
+            self.begin_look();
+            return self.follow();
         }
         // Ids of mounts are given out again, so what is known of them is not kept for ever.
         self.follower.mounts = MountTable::default();

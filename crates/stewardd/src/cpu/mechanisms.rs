@@ -30,7 +30,12 @@ pub trait Enforcer: Mechanism {
     /// Tells it how the cgroups are called that Steward made.
     fn set_domain_names(&mut self, _names: &Names) {}
 
-    /// Shows it all processes, with their first threads at least.
+    /// Whether it is to be shown processes then, or finds them itself.
+    fn needs_all_processes(&self) -> bool {
+        true
+    }
+
+    /// Shows it all processes, with their first threads at least, if it [needs](Enforcer::needs_all_processes) them.
     ///
     /// # Errors
     /// What it could not do for some of them.
@@ -104,6 +109,10 @@ fn load_sched_ext(_thresholds: Thresholds) -> Result<Box<dyn Enforcer>, LoadFail
 impl Enforcer for DeadlineMechanism {
     fn scan_every(&self) -> Option<Duration> {
         Some(self.scan_interval())
+    }
+
+    fn needs_all_processes(&self) -> bool {
+        DeadlineMechanism::needs_all_processes(self)
     }
 
     fn set_domain_names(&mut self, names: &Names) {

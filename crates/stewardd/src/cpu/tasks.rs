@@ -158,7 +158,11 @@ impl Daemon {
         let every = self.cpu.mechanism.as_ref().and_then(|mechanism| mechanism.scan_every());
         let Some(every) = every.filter(|_| self.cpu.scan_at_ns <= now_ns) else { return };
         self.cpu.scan_at_ns = now_ns + every.as_nanos() as u64;
-        let running = self.note_listed(process::list_first_threads(&self.options.roots));
+        let is_needed = self.cpu.mechanism.as_ref().is_some_and(|mechanism| mechanism.needs_all_processes());
+        let running = match is_needed {
+            true => self.note_listed(process::list_first_threads(&self.options.roots)),
+            false => Vec::new(),
+        };
         let failure = self.cpu.mechanism.as_mut().and_then(|mechanism| mechanism.scan(&running).err());
         let sentence = |error| format!("not all programs have what their specification says: {error}");
         self.health.set(Topic::Scan, failure.map(sentence).into_iter().collect());

@@ -12,6 +12,7 @@ use steward_core::cpu::table::Table;
 use steward_core::process::{Process, TaskId};
 use steward_kernel::mounts::MountTable;
 use steward_kernel::process::events::{ProcessEvent, ProcessEvents};
+use steward_kernel::process::pieces::Pieces;
 use steward_kernel::{Roots, process};
 
 use crate::turn::descriptors::{Source, Wait};
@@ -52,6 +53,16 @@ pub struct Running {
     /// Whether anybody needs it.
     wanted: bool,
     scan_at_ns: u64,
+    /// All processes, while they are looked at.
+    scan: Option<Scan>,
+}
+
+/// All processes, that are looked at by and by.
+#[derive(Debug)]
+struct Scan {
+    pieces: Pieces,
+    /// Something was lost meanwhile: they are to be looked at once more.
+    again: bool,
 }
 
 impl Running {
@@ -60,6 +71,7 @@ impl Running {
     pub fn want(&mut self, wanted: bool) {
         self.wanted = wanted;
         self.scan_at_ns = 0;
+        self.scan = None;
         if wanted {
             self.known.clear();
         }
@@ -105,28 +117,42 @@ impl Running {
         let is_due = self.scan_at_ns == 0 || self.events.is_none() && self.scan_at_ns <= now_ns;
         if lost || is_due {
             self.scan_at_ns = now_ns + SCAN_EVERY_NS;
-            self.scan(roots, table, cares, &mut changes);
+            self.begin_scan(roots);
         }
+        self.scan_on(roots, table, cares, &mut changes);
         changes
     }
 
-    fn scan(
+    /// Has all processes looked at: what was not told may have been about any of them.
+    fn begin_scan(&mut self, roots: &Roots) {
+        match &mut self.scan {
+            Some(scan) => scan.again = true,
+            None => {
+                // Ids of mounts are given out again, so what is known of them is not kept for ever.
+                self.mounts = MountTable::default();
+                let pieces = Pieces::begin(roots, self.known.keys().copied());
+                self.scan = pieces.ok().map(|pieces| Scan { pieces, again: false });
+            }
+        }
+    }
+
+    /// Goes on with that for a while.
+    fn scan_on(
         &mut self,
         roots: &Roots,
         table: &Table,
         cares: &dyn Fn(&str) -> bool,
         changes: &mut Vec<Change>,
     ) {
-        let Ok(listed) = process::list_first_threads(roots) else { return };
-        let gone: Vec<i32> = self
-            .known
-            .values()
-            .filter(|known| !listed.iter().any(|process| process.id == known.process))
-            .map(|known| known.process.tid)
-            .collect();
-        changes.extend(gone.iter().filter_map(|pid| self.known.remove(pid)).map(Change::Ended));
-        for process in &listed {
-            self.note(process.id.tid, Some(process), table, cares, changes);
+        let Some(mut scan) = self.scan.take() else { return };
+        let are_left = scan.pieces.go_on(|pid| {
+            let found = process::look_at_first_thread(pid, roots, &mut self.mounts);
+            self.note(pid, found.as_ref(), table, cares, changes);
+        });
+        if are_left {
+            self.scan = Some(scan);
+        } else if scan.again {
+            self.begin_scan(roots);
         }
     }
 
@@ -160,6 +186,8 @@ impl Part for Running {
 
     fn poll_timeout(&self, _now_ns: u64) -> Option<u64> {
         let is_due = self.wanted && (self.events.is_none() || self.scan_at_ns == 0);
-        (is_due || !self.wanted && !self.known.is_empty()).then_some(self.scan_at_ns)
+        let scan_at_ns = (is_due || !self.wanted && !self.known.is_empty()).then_some(self.scan_at_ns);
+        let scan_on_at_ns = self.scan.as_ref().map(|scan| scan.pieces.go_on_at_ns());
+        scan_at_ns.into_iter().chain(scan_on_at_ns).min()
     }
 }

@@ -5,14 +5,17 @@ use steward_core::cpu::event::EventKind;
 use steward_core::cpu::mechanism::{MechanismError, Standing};
 
 use super::account;
+use super::follower::{Look, MEASURE_EVERY};
 use super::state::{DeadlineMechanism, Managed};
 use crate::cpu::rescheduling::{self, Real};
 use crate::cpu::scheduling::{self, Scheduling};
+use crate::mounts::MountTable;
 use crate::process;
 use crate::process::events::{ProcessEvent, ProcessEvents};
+use crate::process::pieces::Pieces;
 
-/// How often usage is measured, as in Yang 2009, section 8.1.1.
-const MEASURE_INTERVAL_NS: u64 = 1_000_000_000;
+/// How many of those who started a process, and are not known, are looked at for it.
+const ANCESTORS_MAX: usize = 64;
 
 /// How many events are acted on before the daemon gets to do something else; the rest stays readable.
 const EVENTS_AT_ONCE_MAX: usize = 4096;
@@ -31,9 +34,11 @@ impl DeadlineMechanism {
                 first_failure = first_failure.and(done);
             }
         }
+        let looked = self.look_on();
+        first_failure = first_failure.and(looked);
         let now_ns = account::now_ns();
         if self.follower.measure_at_ns <= now_ns {
-            self.follower.measure_at_ns = now_ns + MEASURE_INTERVAL_NS;
+            self.follower.measure_at_ns = now_ns + MEASURE_EVERY.as_nanos() as u64;
             self.measure(now_ns);
             let reactivated = self.reactivate_one();
             first_failure = first_failure.and(reactivated);
@@ -48,11 +53,75 @@ impl DeadlineMechanism {
             ProcessEvent::NewThread { process, tid } => self.thread_started(process, tid),
             ProcessEvent::Executed { process } => self.process_executed(process),
             ProcessEvent::Ended { process, tid } => self.thread_ended(process, tid),
-            ProcessEvent::Lost => match process::list_first_threads(&self.roots) {
-                Ok(all) => self.scan_list(&all),
-                Err(_) => Ok(()),
-            },
+            ProcessEvent::Lost => {
+                self.begin_look();
+                Ok(())
+            }
         }
+    }
+
+    /// Looks at all processes by and by: what was not told may have been about any of them.
+    pub(super) fn begin_look(&mut self) {
+        if let Some(look) = &mut self.follower.look {
+            look.again = true;
+            return;
+        }
+        // Ids of mounts are given out again, so what is known of them is not kept for ever.
+        self.follower.mounts = MountTable::default();
+        let pieces = Pieces::begin(&self.roots, self.lineage.processes());
+        self.follower.look = pieces.ok().map(|pieces| Look { pieces, again: false });
+    }
+
+    /// Goes on with that for a while.
+    pub(super) fn look_on(&mut self) -> Result<(), MechanismError> {
+        let Some(mut look) = self.follower.look.take() else { return Ok(()) };
+        let mut first_failure = Ok(());
+        let are_left = look.pieces.go_on(|pid| {
+            let done = self.look_at(pid);
+            if first_failure.is_ok() {
+                first_failure = done;
+            }
+        });
+        if are_left {
+            self.follower.look = Some(look);
+            return first_failure;
+        }
+        self.lineage.forget_allowed();
+        let forgotten = self.forget_ended(&[]);
+        if look.again {
+            self.begin_look();
+        }
+        first_failure.and(forgotten)
+    }
+
+    /// Looks at one process. Whoever started it is looked at before: its rights depend on theirs.
+    pub(super) fn look_at(&mut self, pid: i32) -> Result<(), MechanismError> {
+        let Some(process) = process::look_at_first_thread(pid, &self.roots, &mut self.follower.mounts) else {
+            self.lineage.forget(pid);
+            return Ok(());
+        };
+        if process.kernel_thread {
+            return Ok(());
+        }
+        let mut line = vec![process];
+        while let Some(parent) = line.last().map(|process| process.parent)
+            && line.len() < ANCESTORS_MAX
+            && let Ok(stat) = process::stat(parent, &self.roots)
+            && !stat.is_kernel_thread()
+            && !self.lineage.is_known(stat.id)
+            && let Some(unknown) =
+                process::look_at_first_thread(parent, &self.roots, &mut self.follower.mounts)
+        {
+            line.push(unknown);
+        }
+        let mut first_failure = Ok(());
+        for process in line.iter().rev() {
+            let changed = self.lineage.look_at_one(process, &self.table);
+            let done = changed.map_or(Ok(()), |grant| self.process_changed(process, grant));
+            let threads = self.give_to_new_threads(process.id);
+            first_failure = first_failure.and(done).and(threads);
+        }
+        first_failure
     }
 
     fn process_forked(&mut self, parent: i32, pid: i32) -> Result<(), MechanismError> {

@@ -1,6 +1,7 @@
 //! Where news of processes comes from, and the timer between two measurements.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use rustix::event::epoll;
 use rustix::time::{
@@ -10,6 +11,18 @@ use steward_core::cpu::mechanism::MechanismError;
 
 use crate::mounts::MountTable;
 use crate::process::events::ProcessEvents;
+use crate::process::pieces::{self, Pieces};
+
+/// How often usage is measured, as in Yang 2009, section 8.1.1.
+pub(super) const MEASURE_EVERY: Duration = Duration::from_secs(1);
+
+/// All processes, that are looked at by and by.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) pieces: Pieces,
+    /// Something was lost meanwhile: they are to be looked at once more.
+    pub(super) again: bool,
+}
 
 /// Where news of processes comes from, and when to measure next.
 #[derive(Debug)]
@@ -18,9 +31,11 @@ pub(super) struct Follower {
     pub(super) events: Option<ProcessEvents>,
     pub(super) mounts: MountTable,
     pub(super) measure_at_ns: u64,
-    /// Readable once a second while there is something to measure.
+    /// All processes, while they are looked at.
+    pub(super) look: Option<Look>,
+    /// Readable now and then while there is something to look at or to measure.
     timer: Option<OwnedFd>,
-    timer_runs: bool,
+    timer_every: Duration,
     /// Readable when the timer or the events are.
     waiter: Option<OwnedFd>,
     pub(super) failure: Option<MechanismError>,
@@ -46,8 +61,9 @@ impl Follower {
             events: events.filter(|_| waiter.is_some()),
             mounts: MountTable::default(),
             measure_at_ns: 0,
+            look: None,
             timer,
-            timer_runs: false,
+            timer_every: Duration::ZERO,
             waiter,
             failure: None,
         }
@@ -68,16 +84,22 @@ impl Follower {
         }
     }
 
-    /// Runs the timer while there are tasks to measure, so that a machine without them is left at rest.
-    pub(super) fn set_timer(&mut self, is_needed: bool) {
+    /// Runs the timer while there is something to do, so that a machine where nothing is is left at rest.
+    pub(super) fn set_timer(&mut self, has_tasks: bool) {
+        let every = match (&self.look, has_tasks) {
+            (Some(_), _) => Duration::from_nanos(pieces::PAUSE_NS),
+            (None, true) => MEASURE_EVERY,
+            (None, false) => Duration::ZERO,
+        };
+
         let Some(timer) = &self.timer else { return };
         // Reading it makes it unreadable until it expires again.
         let _ = rustix::io::read(timer, &mut [0; 8]);
-        if self.timer_runs != is_needed {
-            let second = Timespec { tv_sec: i64::from(is_needed), tv_nsec: 0 };
-            let every_second = Itimerspec { it_interval: second, it_value: second };
-            let set = timerfd_settime(timer, TimerfdTimerFlags::empty(), &every_second);
-            self.timer_runs = is_needed && set.is_ok();
+        if self.timer_every != every {
+            let time = Timespec { tv_sec: every.as_secs() as i64, tv_nsec: i64::from(every.subsec_nanos()) };
+            let again_and_again = Itimerspec { it_interval: time, it_value: time };
+            let set = timerfd_settime(timer, TimerfdTimerFlags::empty(), &again_and_again);
+            self.timer_every = if set.is_ok() { every } else { Duration::ZERO };
         }
     }
 }

@@ -114,9 +114,14 @@ impl Lineage {
                 changes.push((process.id, grant));
             }
         }
-        self.allowed.retain(|task| self.by_pid.get(&task.tid).is_some_and(|known| known.id == *task));
+        self.forget_allowed();
         self.has_looked = true;
         changes
+    }
+
+    /// Forgets whom nobody knows of those that may take up a specification, once all were looked at.
+    pub(super) fn forget_allowed(&mut self) {
+        self.allowed.retain(|task| self.by_pid.get(&task.tid).is_some_and(|known| known.id == *task));
     }
 
     /// Looks at one process that started or executed a program; `None` when it did neither since the last look.
@@ -146,6 +151,11 @@ impl Lineage {
     /// Whether all processes were looked at, so that what is not known is best-effort.
     pub(super) fn has_looked(&self) -> bool {
         self.has_looked
+    }
+
+    /// The numbers of all that are known.
+    pub(super) fn processes(&self) -> impl Iterator<Item = i32> {
+        self.by_pid.keys().copied()
     }
 
     /// Whether this process was looked at or noted before.

@@ -301,6 +301,85 @@ fn a_program_of_an_interactive_shell_is_given_its_specification_as_soon_as_it_st
 }
 
 #[test]
+fn what_was_lost_is_made_up_for_by_and_by_whoever_is_looked_at_first() {
+    use std::io::{BufRead, BufReader, Write};
+    for child_first in [true, false] {
+        let Some(mut place) = Place::new() else { return };
+        // Nobody tells of anything.
+        place.mechanism.follower.events = None;
+        let (shell, shell_identity) = place.copy_of("/bin/sh", "shell");
+        let (second, second_identity) = place.copy_of("/bin/sh", "second");
+        let (waiter, waiter_identity) = place.own_program();
+        let table = [
+            (shell_identity, Some(grant(1, 100))),
+            (second_identity, Some(grant(1, 100))),
+            (waiter_identity, Some(grant(5, 30))),
+        ];
+        place.mechanism.set_exec_table(&table).expect("there is room");
+        let inner = format!("exec 3<&0; {} <&3 & echo $!; wait", waiter.display());
+        let outer = format!("read line; {} -c '{inner}'; wait", second.display());
+        let mut outer = Waiting(
+            Command::new(shell)
+                .args(["-c", &outer])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("a shell"),
+        );
+        place.scan();
+        assert_eq!(place.events(outer.tid()), vec![EventKind::Admitted]);
+
+        outer.0.stdin.as_mut().expect("a pipe").write_all(b"go\n").expect("it reads");
+        let mut line = String::new();
+        BufReader::new(outer.0.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("it says who");
+        let pid = line.trim().parse().expect("a number");
+        let roots = Roots::default();
+        let runs_it = || {
+            let found = process::find(pid, &roots).expect("procfs");
+            found.is_some_and(|process| process.executable == Some(waiter_identity))
+        };
+        while !runs_it() {
+            std::thread::yield_now();
+        }
+        assert_eq!(scheduling::read(pid).expect("it runs").policy, scheduling::POLICY_NORMAL);
+        if child_first {
+            place.mechanism.look_at(pid).expect("it can be given");
+        } else {
+            place.mechanism.begin_look();
+            while place.mechanism.follower.look.is_some() {
+                place.mechanism.look_on().expect("it can be given");
+            }
+        }
+        assert_eq!(scheduling::read(pid).expect("it runs").policy, POLICY_DEADLINE);
+        assert_eq!(place.events(pid), vec![EventKind::Admitted]);
+    }
+}
+
+#[test]
+fn who_has_ended_without_a_word_is_forgotten_by_and_by() {
+    let Some(mut place) = Place::new() else { return };
+    place.mechanism.follower.events = None;
+    let (program, identity) = place.own_program();
+    let child = Waiting::start(&program);
+    let tid = child.tid();
+    place.mechanism.set_exec_table(&[(identity, Some(grant(5, 30)))]).expect("there is room");
+    place.scan();
+    assert_eq!(place.events(tid), vec![EventKind::Admitted]);
+    drop(child);
+    place.mechanism.begin_look();
+    // What is lost meanwhile is looked for once more.
+    place.mechanism.begin_look();
+    let mut looks = 0;
+    while let Some(look) = &place.mechanism.follower.look {
+        looks += i32::from(look.again);
+        place.mechanism.look_on().expect("there is nothing to be put back");
+    }
+    assert!(looks > 0);
+    assert_eq!(place.events(tid), vec![EventKind::Released]);
+    assert!(!place.mechanism.lineage.processes().any(|pid| pid == tid));
+}
+
+#[test]
 fn a_program_that_a_best_effort_task_starts_must_be_allowed() {
     let Some(mut place) = Place::new() else { return };
     let (program, identity) = place.own_program();
