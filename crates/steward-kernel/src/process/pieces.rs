@@ -63,9 +63,13 @@ fn monotonic_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    fn work_until(at_ns: u64) {
+        while monotonic_ns() < at_ns {
+            std::hint::spin_loop();
+        }
+    }
 
     #[test]
     fn each_is_looked_at_once_a_few_at_a_time_and_who_is_only_known_too() {
@@ -81,7 +85,7 @@ mod tests {
             let before = looked.len();
             let are_left = pieces.go_on(|pid| {
                 looked.push(pid);
-                std::thread::sleep(Duration::from_nanos(PIECE_NS));
+                work_until(monotonic_ns() + PIECE_NS);
             });
             assert!(looked.len() <= before + 1, "each takes as long as a piece may");
             if !are_left {
@@ -89,7 +93,7 @@ mod tests {
             }
             assert!(pieces.go_on(|pid| panic!("{pid} came without a pause")));
             pauses += 1;
-            std::thread::sleep(Duration::from_nanos(pieces.go_on_at_ns().saturating_sub(monotonic_ns())));
+            work_until(pieces.go_on_at_ns());
         }
         assert_eq!((looked, pauses), (vec![1, 7, 8, 30], 3));
         assert!(Pieces::begin(&Roots::under("/nonexistent".as_ref()), []).is_err());
