@@ -13,6 +13,7 @@
 //! Every path of procfs, sysfs, cgroupfs and /run starts at a [`Roots`], which a test points at a directory.
 
 pub mod cgroup;
+mod clock;
 pub mod cpu;
 pub mod disk;
 pub mod doctor;

@@ -49,6 +49,7 @@ use steward_core::cpu::reservation::Grant;
 use steward_core::cpu::thresholds::Thresholds;
 use steward_core::process::{FileIdentity, Process, TaskId};
 
+use crate::clock::now_ns;
 use crate::cpu::rescheduling::{self, Real};
 use crate::cpu::scheduling::{self, POLICY_DEADLINE, POLICY_FIFO, POLICY_ROUND_ROBIN, Scheduling};
 use crate::error::KernelError;
@@ -398,7 +399,7 @@ impl DeadlineMechanism {
             self.events_lost += 1;
         }
         self.events.push_back(Event {
-            at_ns: account::now_ns(),
+            at_ns: now_ns(),
             tid: task.id.tid,
             pid: task.pid,
             user: process::user(task.pid, &self.roots).ok().flatten(),
@@ -487,7 +488,7 @@ impl Mechanism for DeadlineMechanism {
 
     /// SCHED_DEADLINE keeps no counts: `periods`, `deadlines_missed`, `budgets_exhausted` and `overrun_max_ns` are 0.
     fn snapshot(&mut self) -> Result<Snapshot, MechanismError> {
-        let at_ns = account::now_ns();
+        let at_ns = now_ns();
         let tasks: Vec<_> = self.tasks.values().map(|task| records::task_record(task, &self.roots)).collect();
         let online = account::online_cpus(&self.roots).unwrap_or_default();
         let reserved = self.reserved_per_cpu();

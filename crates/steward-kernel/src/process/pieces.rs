@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::numbered_entries;
+use crate::clock::now_ns;
 use crate::error::KernelError;
 use crate::roots::Roots;
 
@@ -20,6 +19,7 @@ pub const PAUSE_NS: u64 = 15_000_000;
 pub struct Pieces {
     left: BTreeSet<i32>,
     go_on_at_ns: u64,
+    is_to_be_repeated: bool,
 }
 
 impl Pieces {
@@ -29,7 +29,17 @@ impl Pieces {
     /// [`KernelError`] when procfs cannot be read.
     pub fn begin(roots: &Roots, known: impl IntoIterator<Item = i32>) -> Result<Self, KernelError> {
         let left = numbered_entries(&roots.proc)?.into_iter().chain(known).collect();
-        Ok(Pieces { left, go_on_at_ns: 0 })
+        Ok(Pieces { left, go_on_at_ns: 0, is_to_be_repeated: false })
+    }
+
+    /// Has them be looked at once more afterwards: something was lost meanwhile.
+    pub fn repeat(&mut self) {
+        self.is_to_be_repeated = true;
+    }
+
+    /// Whether they are to be.
+    pub fn is_to_be_repeated(&self) -> bool {
+        self.is_to_be_repeated
     }
 
     /// When it is time for the next piece, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -40,15 +50,15 @@ impl Pieces {
     /// If it is time to, calls `look` with the number of one process after the other for a while, at least with one.
     /// Says whether any are left then.
     pub fn go_on(&mut self, mut look: impl FnMut(i32)) -> bool {
-        let begun_ns = monotonic_ns();
+        let begun_ns = now_ns();
         if begun_ns < self.go_on_at_ns {
             return true;
         }
         while let Some(pid) = self.left.pop_first() {
             look(pid);
-            let now_ns = monotonic_ns();
-            if now_ns >= begun_ns + PIECE_NS {
-                self.go_on_at_ns = now_ns + PAUSE_NS;
+            let looked_at_ns = now_ns();
+            if looked_at_ns >= begun_ns + PIECE_NS {
+                self.go_on_at_ns = looked_at_ns + PAUSE_NS;
                 break;
             }
         }
@@ -56,17 +66,12 @@ impl Pieces {
     }
 }
 
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn work_until(at_ns: u64) {
-        while monotonic_ns() < at_ns {
+        while now_ns() < at_ns {
             std::hint::spin_loop();
         }
     }
@@ -84,7 +89,7 @@ mod tests {
             let before = looked.len();
             let are_left = pieces.go_on(|pid| {
                 looked.push(pid);
-                work_until(monotonic_ns() + PIECE_NS);
+                work_until(now_ns() + PIECE_NS);
             });
             assert!(looked.len() <= before + 1, "each takes as long as a piece may");
             if !are_left {
@@ -92,10 +97,7 @@ mod tests {
             }
             let (at_ns, before) = (pieces.go_on_at_ns(), looked.len());
             pieces.go_on(|pid| looked.push(pid));
-            assert!(
-                looked.len() == before || monotonic_ns() >= at_ns,
-                "they came without a pause: {looked:?}"
-            );
+            assert!(looked.len() == before || now_ns() >= at_ns, "they came without a pause: {looked:?}");
             work_until(at_ns);
         }
         assert_eq!(looked, [1, 7, 8, 30]);

@@ -295,9 +295,7 @@ impl State {
             moments.add(Target::Elevator { device: device.name.clone(), moments: order.moments });
         }
     }
-}
 
-impl State {
     /// Has threads that work for others do so first in moments only; but all the time as long as any disk takes several
     /// requests at once (docs/disk.md#a-disk-with-a-queue-of-its-own).
     fn attend_to_others(&self, wanted: &Wanted) {

@@ -101,6 +101,13 @@ pub(super) enum Target {
     Thread { task: TaskId, waiting: Priority, otherwise: Priority },
 }
 
+impl Target {
+    /// Whether it is this thread's.
+    fn is_thread(&self, of: TaskId) -> bool {
+        matches!(self, Target::Thread { task, .. } if *task == of)
+    }
+}
+
 /// A target as it was left.
 #[derive(Debug)]
 struct Attended {
@@ -242,8 +249,7 @@ impl Moments {
     pub(super) fn leave_first(&self, of: TaskId) {
         let mut targets = lock(&self.targets);
         let Targets { roots, waits, all } = &mut *targets;
-        let is_it = |target: &Target| matches!(target, Target::Thread { task, .. } if *task == of);
-        for mut attended in all.extract_if(.., |attended| is_it(&attended.target)) {
+        for mut attended in all.extract_if(.., |attended| attended.target.is_thread(of)) {
             if !*waits {
                 attended.switch(true, roots);
             }
@@ -252,15 +258,13 @@ impl Moments {
 
     /// Has a task's priority be no matter of moments any more, in whichever state it is.
     pub(super) fn remove_task(&self, of: TaskId) {
-        let is_it = |target: &Target| matches!(target, Target::Thread { task, .. } if *task == of);
-        lock(&self.targets).all.retain(|attended| !is_it(&attended.target));
+        lock(&self.targets).all.retain(|attended| !attended.target.is_thread(of));
     }
 
     /// Whether a task's priority is a matter of moments.
     #[cfg(test)]
     pub(super) fn attends_to(&self, of: TaskId) -> bool {
-        let is_it = |target: &Target| matches!(target, Target::Thread { task, .. } if *task == of);
-        lock(&self.targets).all.iter().any(|attended| is_it(&attended.target))
+        lock(&self.targets).all.iter().any(|attended| attended.target.is_thread(of))
     }
 
     /// Has nothing of a device be a matter of moments any more, in whichever state it is.

@@ -54,15 +54,7 @@ pub struct Running {
     wanted: bool,
     scan_at_ns: u64,
     /// All processes, while they are looked at.
-    scan: Option<Scan>,
-}
-
-/// All processes, that are looked at by and by.
-#[derive(Debug)]
-struct Scan {
-    pieces: Pieces,
-    /// Something was lost meanwhile: they are to be looked at once more.
-    again: bool,
+    scan: Option<Pieces>,
 }
 
 impl Running {
@@ -126,12 +118,11 @@ impl Running {
     /// Has all processes looked at: what was not told may have been about any of them.
     fn begin_scan(&mut self, roots: &Roots) {
         match &mut self.scan {
-            Some(scan) => scan.again = true,
+            Some(scan) => scan.repeat(),
             None => {
                 // Ids of mounts are given out again, so what is known of them is not kept for ever.
                 self.mounts = MountTable::default();
-                let pieces = Pieces::begin(roots, self.known.keys().copied());
-                self.scan = pieces.ok().map(|pieces| Scan { pieces, again: false });
+                self.scan = Pieces::begin(roots, self.known.keys().copied()).ok();
             }
         }
     }
@@ -145,13 +136,13 @@ impl Running {
         changes: &mut Vec<Change>,
     ) {
         let Some(mut scan) = self.scan.take() else { return };
-        let are_left = scan.pieces.go_on(|pid| {
+        let are_left = scan.go_on(|pid| {
             let found = process::look_at_first_thread(pid, roots, &mut self.mounts);
             self.note(pid, found.as_ref(), table, cares, changes);
         });
         if are_left {
             self.scan = Some(scan);
-        } else if scan.again {
+        } else if scan.is_to_be_repeated() {
             self.begin_scan(roots);
         }
     }
@@ -187,7 +178,7 @@ impl Part for Running {
     fn poll_timeout(&self, _now_ns: u64) -> Option<u64> {
         let is_due = self.wanted && (self.events.is_none() || self.scan_at_ns == 0);
         let scan_at_ns = (is_due || !self.wanted && !self.known.is_empty()).then_some(self.scan_at_ns);
-        let scan_on_at_ns = self.scan.as_ref().map(|scan| scan.pieces.go_on_at_ns());
+        let scan_on_at_ns = self.scan.as_ref().map(Pieces::go_on_at_ns);
         scan_at_ns.into_iter().chain(scan_on_at_ns).min()
     }
 }

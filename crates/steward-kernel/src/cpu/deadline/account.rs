@@ -2,14 +2,9 @@
 
 use steward_core::cpu::mechanism::Standing;
 
+use crate::clock::now_ns;
 pub(super) use crate::cpu::cpus::online as online_cpus;
 use crate::roots::{Roots, read_if_present};
-
-/// The time on `CLOCK_MONOTONIC`, in nanoseconds.
-pub(super) fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
-}
 
 /// How many tasks run or want to run now, on the whole machine.
 pub(super) fn runnable_tasks(roots: &Roots) -> Option<u32> {

@@ -5,8 +5,9 @@ use steward_core::cpu::event::EventKind;
 use steward_core::cpu::mechanism::{MechanismError, Standing};
 
 use super::account;
-use super::follower::{Look, MEASURE_EVERY};
+use super::follower::MEASURE_EVERY;
 use super::state::{DeadlineMechanism, Managed};
+use crate::clock::now_ns;
 use crate::cpu::rescheduling::{self, Real};
 use crate::cpu::scheduling::{self, Scheduling};
 use crate::mounts::MountTable;
@@ -36,7 +37,7 @@ impl DeadlineMechanism {
         }
         let looked = self.look_on();
         first_failure = first_failure.and(looked);
-        let now_ns = account::now_ns();
+        let now_ns = now_ns();
         if self.follower.measure_at_ns <= now_ns {
             self.follower.measure_at_ns = now_ns + MEASURE_EVERY.as_nanos() as u64;
             self.measure(now_ns);
@@ -63,20 +64,19 @@ impl DeadlineMechanism {
     /// Looks at all processes by and by: what was not told may have been about any of them.
     pub(super) fn begin_look(&mut self) {
         if let Some(look) = &mut self.follower.look {
-            look.again = true;
+            look.repeat();
             return;
         }
         // Ids of mounts are given out again, so what is known of them is not kept for ever.
         self.follower.mounts = MountTable::default();
-        let pieces = Pieces::begin(&self.roots, self.lineage.processes());
-        self.follower.look = pieces.ok().map(|pieces| Look { pieces, again: false });
+        self.follower.look = Pieces::begin(&self.roots, self.lineage.processes()).ok();
     }
 
     /// Goes on with that for a while.
     pub(super) fn look_on(&mut self) -> Result<(), MechanismError> {
         let Some(mut look) = self.follower.look.take() else { return Ok(()) };
         let mut first_failure = Ok(());
-        let are_left = look.pieces.go_on(|pid| {
+        let are_left = look.go_on(|pid| {
             let done = self.look_at(pid);
             if first_failure.is_ok() {
                 first_failure = done;
@@ -88,7 +88,7 @@ impl DeadlineMechanism {
         }
         self.lineage.forget_allowed();
         let forgotten = self.forget_ended(&[]);
-        if look.again {
+        if look.is_to_be_repeated() {
             self.begin_look();
         }
         first_failure.and(forgotten)
@@ -217,7 +217,7 @@ impl DeadlineMechanism {
             return Ok(());
         };
         let Some(mut task) = self.tasks.remove(&tid) else { return Ok(()) };
-        task.account.last_tried_ns = account::now_ns();
+        task.account.last_tried_ns = now_ns();
         match self.admit(&mut task, EventKind::Reactivated) {
             Ok(kind) => {
                 if kind == EventKind::Reactivated {

@@ -16,14 +16,6 @@ use crate::process::pieces::{self, Pieces};
 /// How often usage is measured, as in Yang 2009, section 8.1.1.
 pub(super) const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
-/// All processes, that are looked at by and by.
-#[derive(Debug)]
-pub(super) struct Look {
-    pub(super) pieces: Pieces,
-    /// Something was lost meanwhile: they are to be looked at once more.
-    pub(super) again: bool,
-}
-
 /// Where news of processes comes from, and when to measure next.
 #[derive(Debug)]
 pub(super) struct Follower {
@@ -32,7 +24,7 @@ pub(super) struct Follower {
     pub(super) mounts: MountTable,
     pub(super) measure_at_ns: u64,
     /// All processes, while they are looked at.
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<Pieces>,
     /// Readable now and then while there is something to look at or to measure.
     timer: Option<OwnedFd>,
     timer_every: Duration,

@@ -371,7 +371,7 @@ fn who_has_ended_without_a_word_is_forgotten_by_and_by() {
     place.mechanism.begin_look();
     let mut looks = 0;
     while let Some(look) = &place.mechanism.follower.look {
-        looks += i32::from(look.again);
+        looks += i32::from(look.is_to_be_repeated());
         place.mechanism.look_on().expect("there is nothing to be put back");
     }
     assert!(looks > 0);
