@@ -58,16 +58,15 @@ kill $hog
 
 section writers
 # One that takes more memory than there is at once, again and again, and is held back for it, beside one that changes a
-# file over and over, faster than the disk writes it: a protected program that takes 7 MB each second, and gives them
-# back, never has to take memory from others itself. (It is left 8 MiB to grow, between two looks; of one that took 8
-# the kernel, which counts up to 64 pages in advance, took 33 pages in one run of fifteen: docs/memory.md.)
+# file over and over, faster than the disk writes it: a protected program that takes 8 MB each second, and gives them
+# back, never has to take memory from others itself.
 cgroups=/sys/fs/cgroup
 rm -f /tmp/store/hog
 head -c 24000000 /dev/zero >/timed/changed
 sync
 for domain in burst writer taker; do steward domain create $domain --keep >/dev/null; done
 steward domain set burst --protect=60s >/dev/null
-steward run --domain burst -- memory-burst --mb 7 --seconds 24 >/tmp/bursts &
+steward run --domain burst -- memory-burst --mb 8 --seconds 24 >/tmp/bursts &
 burst=$!
 wait_for "[ \$(cat $cgroups/steward.burst/memory.min) -gt 4000000 ]"
 steward run --domain writer -- sh -c 'while :; do dd if=/dev/zero of=/timed/changed bs=1M count=24 conv=notrunc 2>/dev/null; echo >>/tmp/written; sleep 0.1; done' &
