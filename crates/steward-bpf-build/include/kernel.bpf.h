@@ -128,6 +128,7 @@ enum {
 };
 
 struct mm_struct {
+	struct file *exe_file;
 	unsigned long data_vm;
 	unsigned long exec_vm;
 	unsigned long stack_vm;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Func, Typedef};
+use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, ProgramInput};
 use steward_core::printable::printable_name;
@@ -41,7 +41,8 @@ fn remember(level: PrintLevel, message: String) {
 pub(crate) struct Loaded {
     pub(crate) skeleton: StewardSkel<'static>,
     pub(crate) cpus: usize,
-    _exec: (Link, Option<Link>),
+    /// What sees programs being executed.
+    pub(crate) exec: Option<Link>,
     /// The kernel says where a task was preempted.
     pub(crate) tells_where: bool,
     /// What listens to that, while anybody may be held.
@@ -111,12 +112,8 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
     if let Some(data) = open.maps.data_data.as_deref_mut() {
         data.settings.cpus = cpus as u32;
     }
-    let types = Btf::from_vmlinux().ok();
-    let tells_where = types.as_ref().is_some_and(|types| has_tracepoint(types, "sched_entry_tp"));
+    let tells_where = Btf::from_vmlinux().is_ok_and(|types| has_tracepoint(&types, "sched_entry_tp"));
     open.progs.steward_schedule.set_autoload(tells_where);
-    let has_second_place =
-        types.is_some_and(|types| types.type_by_name::<Func<'_>>("finalize_exec").is_some());
-    open.progs.steward_exec_begins.set_autoload(has_second_place);
     let sequence =
         fs::read_to_string(HOTPLUG_SEQUENCE).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     open.struct_ops.steward_ops_mut().hotplug_seq = sequence;
@@ -134,12 +131,8 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
     fill_tables(&skeleton, &online)?;
     find_active(&skeleton);
 
-    let watched = |error| classify(&error, "watching exec");
-    let exec = skeleton.progs.steward_exec.attach_trace().map_err(watched)?;
-    let exec_begins = has_second_place
-        .then(|| skeleton.progs.steward_exec_begins.attach_trace())
-        .transpose()
-        .map_err(watched)?;
+    let exec =
+        skeleton.progs.steward_exec.attach_trace().map_err(|error| classify(&error, "watching exec"))?;
     // Before the scheduler: what is preempted first is known, too.
     let schedule = tells_where
         .then(|| skeleton.progs.steward_schedule.attach_trace())
@@ -152,7 +145,7 @@ pub(crate) fn load() -> Result<Loaded, LoadError> {
         let reason = exit_reason(&skeleton).map(|reason| format!(" ({reason})")).unwrap_or_default();
         LoadError::NotAttached { source: to_io(&error), reason }
     })?;
-    Ok(Loaded { skeleton, cpus, tells_where, _exec: (exec, exec_begins), schedule, _operations: operations })
+    Ok(Loaded { skeleton, cpus, tells_where, exec: Some(exec), schedule, _operations: operations })
 }
 
 /// Whether BPF programs can watch the tracepoint; one with a name in `_tp` is in no directory of tracefs.

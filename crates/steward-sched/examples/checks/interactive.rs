@@ -164,6 +164,39 @@ pub fn specification_at_exec() -> Outcome {
     Ok(format!("{} is {} with specification {}", found.name, found.standing, found.grant.spec_id))
 }
 
+/// Who was not seen to execute has the program's specification when it first ceases to run, and keeps what it was given
+/// without having executed anything; who executes a program without one loses it.
+pub fn unseen_executions() -> Outcome {
+    let mut scheduler = shared()?;
+    let gate = "/tmp/unseen";
+    named_pipe(gate)?;
+    let (path, file) = copy_of_self("film-d")?;
+    let plain = copy_of_self("plain")?.0;
+    scheduler.set_exec_table(&[(file, Some(grant(5_000, 30_000)))]).map_err(|error| error.to_string())?;
+    scheduler.miss_executions();
+    let own_path = own_path().to_string_lossy().into_owned();
+    let (kept, lost) = (Program::start(&["spin"]), Program::start_file(&plain, &["become", gate, &own_path]));
+    let is_at_gate = || std::fs::read_to_string(format!("/proc/{}/comm", lost.pid()));
+    let waits = wait_until(30.0, || is_at_gate().is_ok_and(|name| name.trim() == AT_THE_GATE));
+    check!(waits, "it did not begin to wait within 30 s");
+    // SAFETY: plain system call.
+    let me = unsafe { libc::getpid() };
+    for pid in [me, kept.pid(), lost.pid()] {
+        assign(&mut scheduler, pid, grant(5_000, 100_000))?;
+    }
+    let program = Program::start_file(&path, &["spin"]);
+    drop(File::options().write(true).custom_flags(libc::O_NONBLOCK).open(gate));
+    let mut of = |pid| record(&mut scheduler, pid).map(|found| (found.standing, found.name));
+    let settled = wait_until(10.0, || of(program.pid()).is_some() && of(lost.pid()).is_none());
+    let found = [program.pid(), kept.pid(), lost.pid()].map(&mut of);
+    let _ = scheduler.assign(me, None);
+    drop((program, kept, lost));
+    drop(scheduler);
+    let expected = [Some((Standing::Admitted, "film-d".to_owned())), found[1].clone(), None];
+    check!(settled && found == expected && found[1].is_some(), "after 10 s: {found:?}");
+    Ok(format!("{:?}", found))
+}
+
 /// How often a program of this process was not told what happened, because it was at work on the same CPU.
 fn recursion_misses() -> u64 {
     let files = std::fs::read_dir("/proc/self/fdinfo").into_iter().flatten().flatten();

@@ -82,6 +82,7 @@ const CHECKS: &[Check] = &[
     ("a-best-effort-task-starts-nothing-interactive", 1, interactive::no_way_up),
     ("an-interactive-parent-starts-interactive-programs", 1, interactive::specification_at_exec),
     ("so-do-many-that-are-started-at-once", 1, interactive::specifications_at_once),
+    ("who-was-not-seen-to-execute-has-its-specification-when-it-stops", 1, interactive::unseen_executions),
     ("a-child-that-starts-slowly-is-lent-more", 1, interactive::slow_start),
     ("what-children-leave-of-their-loans-is-their-parents-again", 1, interactive::loans_come_back),
     ("children-inherit-and-are-refused-one-by-one", 1, interactive::inheritance),

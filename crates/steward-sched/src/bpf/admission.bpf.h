@@ -495,6 +495,7 @@ static __noinline int adopt(struct task_struct *p, struct task_state *t, struct 
 	slot->pid = p->tgid;
 	bpf_probe_read_kernel(slot->name, sizeof(slot->name), p->comm);
 	slot->standing = STANDING_CHANGING;
+	t->permitted_in = p->self_exec_id;
 	standing = admit(p, slot, index);
 	/* Published last: from here on the scheduler's callbacks see it whole. */
 	__sync_lock_test_and_set(&t->slot, index + 1);

@@ -63,8 +63,10 @@ int steward_allow(struct assign_request *request)
 	if (!p)
 		return -ESRCH;
 	t = task_state_of(p);
-	if (t)
+	if (t) {
+		t->permitted_in = p->self_exec_id;
 		t->may_start_interactive = 1;
+	}
 	bpf_task_release(p);
 	return t ? 0 : -ESRCH;
 }

@@ -63,6 +63,7 @@ struct task_state {
 	u64 kernel_ns; /* of a per-CPU kernel thread, what is left of the slice ahead of others that it has since it woke */
 	u64 lent_deadline_ns; /* when the period of its parent ends that lent it */
 	u64 execution; /* the kernel's number of the program that it executed last and that was seen */
+	u64 permitted_in; /* that of the program that it ran when it got its slot, or may_start_interactive */
 	u32 window_cpu; /* the CPU that serves it meanwhile */
 	u32 slot; /* index + 1 of its slot; 0: no specification */
 	u32 weight;

@@ -11,13 +11,14 @@
  *  3. Once a second each CPU's load is measured; overload revokes, room reactivates (sampler.bpf.h; rules in
  *     decide/load.h).
  *  4. A program gets its specification when it executes, by its inode, before its first instruction; a child gets
- *     it when it is forked.
+ *     it when it is forked (executions.bpf.h).
  *
  * A per-CPU kernel thread that wakes goes before best-effort work for one slice, also after it was preempted: the
  * kernel's own progress depends on it. Admitted tasks that have less time than it has go first, and what it needs
  * beyond the slice is best-effort.
  */
 #include "domains.bpf.h"
+#include "executions.bpf.h"
 #include "gap.bpf.h"
 #include "periods.bpf.h"
 #include "requests.bpf.h"
@@ -553,6 +554,8 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	/* Something else may have come before it had run. */
 	t->waits_on &= runnable && passed_since(run->began_ns, now_ns) < RESCUE_SLICE_NS / 4;
 	t->mode = MODE_OFF;
+	if (execution_missed(p, t))
+		executed_unseen(p);
 	/* As the kernel decides it. One whose slice is over is asked about, except on a CPU that goes offline: there it
 	 * goes on. */
 	t->put_aside = runnable && p->scx.slice;
@@ -697,81 +700,22 @@ struct sched_ext_ops steward_ops = {
 	.name = "steward",
 };
 
-/* A program replaces itself by this file: give it what the file's specification says (Yang 2009, section 7.2.2). */
-static __always_inline int executed(struct task_struct *p, struct file *file)
-{
-	struct executable executable = {};
-	struct task_state *t;
-	struct task_slot *slot;
-	struct grant *entry, grant;
-	struct inode *inode;
-	bool allowed;
-
-	if (!attached)
-		return 0;
-	t = task_state_of(p);
-	if (!t || t->execution == p->self_exec_id)
-		return 0;
-	t->execution = p->self_exec_id;
-	slot = slot_of(t);
-	allowed = slot || t->may_start_interactive;
-	if (!allowed)
-		return 0;
-	t->may_start_interactive = 0;
-	report_heir(p);
-	executes(t);
-	if (!begin_change(t))
-		return 0; /* The daemon is deciding about this task at this moment; its word holds. */
-	if (slot && (slot->grant.flags & GRANT_KEEP_OVER_EXEC)) {
-		keep_slot(p, slot);
-		goto out;
-	}
-	inode = file->f_inode;
-	executable.device = inode->i_sb->s_dev;
-	executable.inode = inode->i_ino;
-	entry = bpf_map_lookup_elem(&executables, &executable);
-	if (entry && !entry->budget_ns) {
-		release(t); /* Its specification says best-effort. */
-	} else if (entry) {
-		grant = *entry;
-		adopt(p, t, &grant);
-	} else if (slot && !(slot->grant.flags & GRANT_INHERIT)) {
-		release(t);
-	} else if (slot) {
-		keep_slot(p, slot);
-	}
-out:
-	end_change(t);
-	return 0;
-}
-
 /*
- * Two places where every exec comes by, before the program's first instruction. While one runs for a task, that may be
- * preempted: in functions always, at most tracepoints from Linux 7.0 on; and another one that comes by the same place
- * of the same CPU meanwhile is taken for a recursion and not told of (`recursion_misses`). It is at the other place,
- * and it happens less often where the work itself is not preempted. The first one is after the point from which on the
- * old program cannot go on (fs/exec.c).
+ * A task executes, after the point from which on the old program cannot go on (fs/exec.c), before the new one's first
+ * instruction.
  */
-static __always_inline int executed_whole(struct task_struct *p, struct file *file)
-{
-	bool whole = bpf_ksym_exists(bpf_preempt_disable) && bpf_ksym_exists(bpf_preempt_enable);
-
-	if (whole)
-		bpf_preempt_disable();
-	executed(p, file);
-	if (whole)
-		bpf_preempt_enable();
-	return 0;
-}
-
-SEC("fentry/finalize_exec")
-int BPF_PROG(steward_exec_begins, struct linux_binprm *bprm)
-{
-	return executed_whole(bpf_get_current_task_btf(), bprm->file);
-}
-
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binprm *bprm)
 {
-	return executed_whole(p, bprm->file);
+	struct inode *inode = bprm->file->f_inode;
+	struct executable executable = { .device = inode->i_sb->s_dev, .inode = inode->i_ino };
+	bool whole = bpf_ksym_exists(bpf_preempt_disable) && bpf_ksym_exists(bpf_preempt_enable);
+
+	/* Else whoever is preempted here hides from us what others execute on this CPU: see execution_missed(). */
+	if (whole)
+		bpf_preempt_disable();
+	executed(p, &executable);
+	if (whole)
+		bpf_preempt_enable();
+	return 0;
 }

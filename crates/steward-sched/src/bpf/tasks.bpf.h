@@ -64,6 +64,7 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 	if (!slot)
 		return 0;
 	/* A child of an interactive task may take up a specification at its exec; one of a best-effort task not. */
+	t->permitted_in = p->self_exec_id;
 	t->may_start_interactive = 1;
 	if (!(slot->grant.flags & GRANT_INHERIT)) {
 		if (slot->standing == STANDING_ADMITTED && p->tgid == p->pid)
