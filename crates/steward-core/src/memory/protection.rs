@@ -34,6 +34,10 @@ const SPARE_PART: u64 = 16;
 /// What is kept for growth until the next look, as a part of what is used; and at least this much.
 const HEADROOM_PART: u64 = 8;
 const HEADROOM_MIN_BYTES: u64 = 8 << 20;
+/// The same where nobody else needs it. Whoever takes 8 MB at once and gives them back may have done both between two
+/// looks: three quarters, with which [what was told stays](Protection::more_bytes), are more than that and what the
+/// kernel counts in advance.
+const GROWTH_MIN_BYTES: u64 = 12 << 20;
 
 /// What is kept for growth of one that uses this much, in bytes.
 fn headroom_bytes(used_bytes: u64) -> u64 {
@@ -181,10 +185,10 @@ impl Protection {
     /// More room to grow, out of what nobody needs. What was told stays as long as it is about right, so that it is not
     /// written into the kernel anew at each look.
     fn more_bytes(&self, id: u64, used_bytes: u64, sure_bytes: u64, spare_bytes: &mut u64) -> u64 {
-        let wanted_bytes = headroom_bytes(used_bytes);
+        let wanted_bytes = (used_bytes / HEADROOM_PART).max(GROWTH_MIN_BYTES);
         let told_bytes = self.kept.get(&id).copied().unwrap_or(0);
         let is_right =
-            told_bytes >= used_bytes + wanted_bytes / 2 && told_bytes <= used_bytes + 2 * wanted_bytes;
+            told_bytes >= used_bytes + wanted_bytes / 4 * 3 && told_bytes <= used_bytes + 2 * wanted_bytes;
         let bytes = if is_right { told_bytes } else { used_bytes + wanted_bytes };
         let more_bytes = bytes.saturating_sub(sure_bytes).min(*spare_bytes);
         *spare_bytes -= more_bytes;

@@ -64,7 +64,7 @@ proptest! {
                 let offered_bytes = one.protected.map_or(0, |one| one.offered_bytes);
                 let most_bytes = match offered_bytes {
                     // With room to grow, twice what is kept for that.
-                    0 => charged_bytes + (charged_bytes / 4).max(16 * MIB),
+                    0 => charged_bytes + (charged_bytes / 4).max(24 * MIB),
                     offered_bytes => charged_bytes.saturating_sub(offered_bytes),
                 };
                 prop_assert!(kept.bytes <= most_bytes, "{now_ns}: {kept:?} of {one:?}");
