@@ -508,6 +508,20 @@ pub fn measure(programs: &[&Program], seconds: f64) -> Vec<f64> {
     programs.iter().zip(before).map(|(program, before)| program.time_ms() - before).collect()
 }
 
+/// When which of them was found to have run in the coming seconds, and for how many milliseconds.
+pub fn when_they_ran(programs: &[&Program], seconds: f64) -> Vec<(f64, usize, f64)> {
+    let begin = std::time::Instant::now();
+    let mut ran = Vec::new();
+    while begin.elapsed().as_secs_f64() < seconds {
+        let used = measure(programs, 0.02);
+        let at = begin.elapsed().as_secs_f64();
+        ran.extend(
+            used.into_iter().enumerate().filter(|(_, ms)| *ms > 0.0).map(|(place, ms)| (at, place, ms)),
+        );
+    }
+    ran
+}
+
 /// A cgroup that goes away with the value.
 pub struct Group(pub PathBuf);
 

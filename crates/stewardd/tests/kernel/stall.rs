@@ -9,7 +9,7 @@ use crate::{check, figure};
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn a_protected_domain_that_stood_still_is_told_with_the_name_of_who_took_memory_meanwhile() {
-    let config = MachineConfig { icount_shift: Some(3), ..counted(768) };
+    let config = MachineConfig { icount_shift: Some(3), ..counted(1068) };
     let told = Transcript::with_timed_disk(config, include_str!("stall.sh"));
     println!("{}\n{}", told.text("stalled"), told.text("pressure"));
     check(&[
