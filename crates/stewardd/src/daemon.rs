@@ -202,7 +202,7 @@ impl Daemon {
             daemon.save_last_good();
         }
         daemon.domains.restore(held);
-        daemon.running.want(daemon.specs_are_about_memory());
+        daemon.running.want(daemon.specs_are_about_programs());
         daemon.read_calibrations();
         daemon.read_declarations();
         daemon.log_problems();
@@ -259,7 +259,7 @@ impl Daemon {
         if old.last_good != self.loaded.last_good {
             self.save_last_good();
         }
-        self.running.want(self.specs_are_about_memory());
+        self.running.want(self.specs_are_about_programs());
         self.disk.forget_specs();
         self.read_calibrations();
         self.read_declarations();

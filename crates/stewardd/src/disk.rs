@@ -19,7 +19,7 @@ pub mod knobs;
 pub mod known;
 pub mod moments;
 pub mod outcome;
-mod programs;
+pub(crate) mod programs;
 mod shown;
 pub mod spent;
 pub(crate) mod state;

@@ -33,6 +33,10 @@ fn until(machine: &Machine, daemon: &Running, wanted: impl Fn(&Wanted) -> bool) 
     panic!("never: {:?}", machine.disk.wanted());
 }
 
+fn io_row(path: &std::path::Path, io: &str) -> String {
+    format!("[[spec]]\npath = \"{}\"\nio = \"{io}\"\n", path.display())
+}
+
 fn priority_of(wanted: &Wanted, pid: i32) -> Option<Priority> {
     wanted.priorities.iter().find(|(task, _)| task.tid == pid).map(|(_, priority)| *priority)
 }
@@ -56,28 +60,33 @@ fn an_interactive_programs_requests_come_first_as_long_as_its_specification_says
 }
 
 #[test]
-fn what_is_in_the_background_is_served_last_and_for_it_alone_no_disk_is_ordered() {
+fn what_is_in_the_background_is_served_last_whenever_it_comes_and_for_it_alone_no_disk_is_ordered() {
     let machine = Machine::new();
     let indexer = machine.program("indexer");
-    let text = format!("[[spec]]\npath = \"{}\"\nio = \"background\"\n", indexer.display());
-    machine.write_specs("a.toml", &text);
-    let running = Sleeper::start(&indexer);
+    machine.write_specs("a.toml", &io_row(&indexer, "background"));
+    let there = Sleeper::start(&indexer);
     let daemon = machine.start();
-    until(&machine, &daemon, |wanted| priority_of(wanted, running.pid()) == Some(Priority::BestEffort(7)));
+    let is_last = |wanted: &Wanted, pid: i32| priority_of(wanted, pid) == Some(Priority::BestEffort(7));
+    until(&machine, &daemon, |wanted| is_last(wanted, there.pid()));
     assert!(!machine.disk.wanted().ordered);
+    let later = Sleeper::start(&indexer);
+    until(&machine, &daemon, |wanted| is_last(wanted, later.pid()));
+    for (io, count) in [("normal", 0), ("background", 2)] {
+        machine.write_specs("a.toml", &io_row(&indexer, io));
+        daemon.signal_reload();
+        until(&machine, &daemon, |wanted| wanted.priorities.len() == count);
+    }
+    drop(later);
+    until(&machine, &daemon, |wanted| wanted.priorities.len() == 1 && is_last(wanted, there.pid()));
 }
 
 #[test]
 fn who_is_to_be_served_first_without_a_reservation_is_not() {
     let machine = Machine::new();
     let (editor, indexer) = (machine.program("editor"), machine.program("indexer"));
-    let row = |path: &std::path::Path, io: &str| {
-        format!("[[spec]]\npath = \"{}\"\nio = \"{io}\"\n", path.display())
-    };
-    machine.write_specs("a.toml", &(row(&editor, "interactive") + &row(&indexer, "background")));
+    machine.write_specs("a.toml", &(io_row(&editor, "interactive") + &io_row(&indexer, "background")));
     let (editing, indexing) = (Sleeper::start(&editor), Sleeper::start(&indexer));
     let daemon = machine.start();
-    // Both are looked at together.
     until(&machine, &daemon, |wanted| priority_of(wanted, indexing.pid()) == Some(Priority::BestEffort(7)));
     let wanted = machine.disk.wanted();
     assert!(priority_of(&wanted, editing.pid()).is_none() && !wanted.ordered, "{wanted:?}");

@@ -8,7 +8,7 @@ use steward_core::disk::Class;
 use steward_core::disk::config::Order;
 use steward_core::disk::plan::{Decision, Seen};
 use steward_core::disk::priority::Priority;
-use steward_core::process::{Process, TaskId};
+use steward_core::process::TaskId;
 use steward_core::spec::Spec;
 use steward_kernel::disk::calibrations::{Calibrations, Damaged};
 use steward_kernel::disk::devices;
@@ -18,6 +18,13 @@ use super::domains::OfDomains;
 use super::knobs::Wanted;
 use crate::daemon::Daemon;
 use crate::health::Topic;
+use crate::programs::running::Matched;
+
+/// Whether the specification says that its programs are in the background, though they have no reservation. To be
+/// served first takes one, which is what admission and the guard go by.
+pub(crate) fn is_in_background(spec: &Spec) -> bool {
+    spec.io == Some(Class::Background) && spec.reservation.is_none()
+}
 
 impl Daemon {
     /// Has each task's requests have the priority that they are to have, if it is time to look.
@@ -41,8 +48,7 @@ impl Daemon {
             (self.disk.left, self.domains.disk_problem) = (left, problem);
             self.note_disk(self.domains.disk_failure.clone());
         }
-        if self.disk.background_is_due(now_ns) {
-            self.disk.background = self.in_background();
+        if self.disk.without_device_is_due(now_ns) {
             self.look_for_disks_that_are_meant();
         }
         let seen = Seen {
@@ -161,21 +167,10 @@ impl Daemon {
         seen
     }
 
-    /// What programs without a reservation are to have, as their specifications say. Nobody tells when they start: it
-    /// does not matter much when what is in the background comes to be there.
-    fn in_background(&self) -> BTreeMap<TaskId, Priority> {
-        // To be served first takes a reservation, which is what admission and the guard go by.
-        let is_about = |spec: &Spec| spec.io == Some(Class::Background) && spec.reservation.is_none();
-        if !self.loaded.specs.iter().any(is_about) {
-            return BTreeMap::new();
-        }
-        let listed = process::list_first_threads(&self.options.roots).unwrap_or_default();
-        let priority = |process: &Process| {
-            let entry = self.loaded.table.entry_for(process)?;
-            let spec = self.loaded.by_name(&entry.name).filter(|spec| is_about(spec))?;
-            Some((process.id, Priority::of(spec.io?, None)?))
-        };
-        listed.iter().filter(|process| !process.kernel_thread).filter_map(priority).collect()
+    /// A program runs of which a specification may say that it is in the background.
+    pub(crate) fn note_background(&mut self, matched: &Matched) {
+        let spec = self.loaded.by_name(&matched.spec).filter(|spec| is_in_background(spec));
+        self.disk.note_background(matched.process, spec.and_then(|spec| Priority::of(spec.io?, None)));
     }
 
     /// Those that run a program of their own by now, and have a priority from whoever started them.

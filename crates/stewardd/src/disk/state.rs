@@ -42,8 +42,8 @@ const BY_CLASS_FOR_NS: u64 = 30_000_000_000;
 /// For how long after a domain was served first last it is looked who was born there with its priority, in nanoseconds:
 /// since the look before, and until the worker had taken it from the parents.
 const BORN_WITHIN_NS: u64 = 2_000_000_000;
-/// How often it is looked what runs in the background, in nanoseconds: all processes are looked at for that.
-const BACKGROUND_EVERY_NS: u64 = 30_000_000_000;
+/// How often it is looked whether the disks are there that the configuration names, in nanoseconds.
+const WITHOUT_DEVICE_EVERY_NS: u64 = 30_000_000_000;
 /// How often it is looked where what is swapped out goes, in nanoseconds.
 const SWAP_EVERY_NS: u64 = 10_000_000_000;
 
@@ -62,15 +62,15 @@ pub(crate) struct Disk {
     /// When it was looked last, and when it is looked again.
     looked_at_ns: u64,
     look_at_ns: u64,
-    /// When it is looked what runs in the background.
-    background_at_ns: u64,
+    /// When it is looked whether the disks are there that the configuration names.
+    without_device_at_ns: u64,
     /// The tasks of domains that are served first, as it was seen last.
     pub(super) first: BTreeMap<TaskId, Priority>,
     /// When domains with processes were served first last, by path: those that are, and those that were lately.
     first_at_ns: BTreeMap<String, u64>,
     /// The cgroups that hand the disk out because of Steward, by path, with their ids.
     pub(super) handed_out: BTreeMap<String, u64>,
-    /// What ran there then.
+    /// What runs in the background without a reservation, as specifications say.
     pub(super) background: BTreeMap<TaskId, Priority>,
     pub(super) plan: Plan,
     /// When it was looked where what is swapped out goes, and what was found then.
@@ -113,7 +113,7 @@ impl Disk {
             waiting: Arc::default(),
             looked_at_ns: 0,
             look_at_ns: 0,
-            background_at_ns: 0,
+            without_device_at_ns: 0,
             first: BTreeMap::new(),
             first_at_ns: BTreeMap::new(),
             handed_out: BTreeMap::new(),
@@ -196,13 +196,24 @@ impl Disk {
         is_due
     }
 
-    /// Whether it is time to look what runs in the background.
-    pub(super) fn background_is_due(&mut self, now_ns: u64) -> bool {
-        let is_due = self.background_at_ns <= now_ns;
+    /// Whether it is time to look for the disks that the configuration names.
+    pub(super) fn without_device_is_due(&mut self, now_ns: u64) -> bool {
+        let is_due = self.without_device_at_ns <= now_ns;
         if is_due {
-            self.background_at_ns = now_ns + BACKGROUND_EVERY_NS;
+            self.without_device_at_ns = now_ns + WITHOUT_DEVICE_EVERY_NS;
         }
         is_due
+    }
+
+    /// A program is in the background from now on, and is to have this priority; or it is not, or has ended.
+    pub(crate) fn note_background(&mut self, process: TaskId, priority: Option<Priority>) {
+        let before = match priority {
+            Some(priority) => self.background.insert(process, priority),
+            None => self.background.remove(&process),
+        };
+        if before != priority {
+            self.look_soon();
+        }
     }
 
     /// The disks that rotate to which what is swapped out goes. Where that cannot be read, none.
@@ -216,7 +227,7 @@ impl Disk {
     /// Specifications may say something else by now.
     pub(crate) fn forget_specs(&mut self) {
         self.classes.clear();
-        self.background_at_ns = 0;
+        self.without_device_at_ns = 0;
         self.look_soon();
     }
 

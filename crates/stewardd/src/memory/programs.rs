@@ -9,9 +9,11 @@
 use libsteward::ApiError;
 use steward_core::domain::{Change, Setting, name};
 use steward_core::resource::Resource;
+use steward_core::spec::Spec;
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::daemon::Daemon;
+use crate::disk::programs::is_in_background;
 use crate::domains::{Asker, Given};
 use crate::memory::placed::{
     Placed, asks_of_disk, asks_of_memory, change_of, memory_change_of, needs_domain,
@@ -30,24 +32,26 @@ enum Place {
     Scope(String),
 }
 
+/// Whether something is done for programs of this specification once they run: for their memory, their disk time, or
+/// because they are in the background.
+fn is_about_programs(spec: &Spec) -> bool {
+    needs_domain(spec) || is_in_background(spec)
+}
+
 impl Daemon {
     /// Takes in which programs began and ended, and does for their memory what specifications say.
     pub(crate) fn tick_programs(&mut self, now_ns: u64) {
         let loaded = &self.loaded;
-        let cares = |name: &str| loaded.by_name(name).is_some_and(needs_domain);
+        let cares = |name: &str| loaded.by_name(name).is_some_and(is_about_programs);
         for change in self.running.take(now_ns, &self.options.roots, &loaded.table, &cares) {
             match change {
-                running::Change::Began(matched) => match self.place_program(&matched) {
-                    Ok(Place::There(placed)) => self.note_placed(&matched, Ok(placed)),
-                    Ok(Place::Scope(slice)) => {
-                        let pid = matched.process.tid;
-                        self.memory.programs.placed.insert(pid, Err(ASKED.to_owned()));
-                        self.memory.scopes.ask(matched, slice);
-                    }
-                    Err(why) => self.note_placed(&matched, Err(why)),
-                },
+                running::Change::Began(matched) => {
+                    self.note_background(&matched);
+                    self.give_domain(matched);
+                }
                 running::Change::Ended(matched) => {
-                    _ = self.memory.programs.placed.remove(&matched.process.tid)
+                    self.disk.note_background(matched.process, None);
+                    _ = self.memory.programs.placed.remove(&matched.process.tid);
                 }
             }
         }
@@ -57,6 +61,23 @@ impl Daemon {
             if self.memory.programs.placed.contains_key(&matched.process.tid) {
                 self.note_placed(&matched, placed);
             }
+        }
+    }
+
+    /// Has a process have the domain that its specification asks for.
+    fn give_domain(&mut self, matched: Matched) {
+        if !self.loaded.by_name(&matched.spec).is_some_and(needs_domain) {
+            _ = self.memory.programs.placed.remove(&matched.process.tid);
+            return;
+        }
+        match self.place_program(&matched) {
+            Ok(Place::There(placed)) => self.note_placed(&matched, Ok(placed)),
+            Ok(Place::Scope(slice)) => {
+                let pid = matched.process.tid;
+                self.memory.programs.placed.insert(pid, Err(ASKED.to_owned()));
+                self.memory.scopes.ask(matched, slice);
+            }
+            Err(why) => self.note_placed(&matched, Err(why)),
         }
     }
 
@@ -71,9 +92,9 @@ impl Daemon {
         self.memory.programs.placed.insert(pid, placed);
     }
 
-    /// Whether any specification is about the memory of a program, or its disk time.
-    pub(crate) fn specs_are_about_memory(&self) -> bool {
-        self.loaded.specs.iter().any(needs_domain)
+    /// Whether any specification is about what is done for a program once it runs.
+    pub(crate) fn specs_are_about_programs(&self) -> bool {
+        self.loaded.specs.iter().any(is_about_programs)
     }
 
     /// Gives a process a domain of its own, below the one that it is in, or says which slice a scope for it is to be

@@ -5,7 +5,7 @@
 //! account of processes ([`steward_kernel::process::events`]); where there is none, all processes are looked at again
 //! and again. Neither is asked for while no specification needs it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 
 use steward_core::cpu::table::Table;
@@ -50,6 +50,8 @@ pub struct Running {
     events: Option<ProcessEvents>,
     mounts: MountTable,
     known: BTreeMap<i32, Matched>,
+    /// Those of them that are to be told once more: what their specifications say may have changed.
+    untold: BTreeSet<i32>,
     /// Whether anybody needs it.
     wanted: bool,
     scan_at_ns: u64,
@@ -58,15 +60,13 @@ pub struct Running {
 }
 
 impl Running {
-    /// From now on it is needed, or no longer; all processes are looked at anew in the next turn, and those that match
-    /// are told again, since what their specifications say may have changed.
+    /// From now on it is needed, or no longer; all processes are looked at anew from the next turn on, and those that
+    /// match are told again, since what their specifications say may have changed.
     pub fn want(&mut self, wanted: bool) {
         self.wanted = wanted;
         self.scan_at_ns = 0;
         self.scan = None;
-        if wanted {
-            self.known.clear();
-        }
+        self.untold = self.known.keys().copied().collect();
         if !wanted {
             self.events = None;
         } else if self.events.is_none() {
@@ -99,6 +99,7 @@ impl Running {
                     self.note(pid, found.as_ref(), table, cares, &mut changes);
                 }
                 Some(ProcessEvent::Ended { process: pid, tid }) if pid == tid => {
+                    self.untold.remove(&pid);
                     changes.extend(self.known.remove(&pid).map(Change::Ended));
                 }
                 Some(ProcessEvent::Lost) => lost = true,
@@ -159,10 +160,12 @@ impl Running {
             let spec = table.entry_for(process).map(|entry| entry.name.clone()).filter(|name| cares(name))?;
             Some(Matched { process: process.id, user: process.uid, spec })
         });
-        if self.known.get(&pid) == matched.as_ref() {
+        let is_told = !self.untold.remove(&pid);
+        let is_same = self.known.get(&pid) == matched.as_ref();
+        if is_same && (is_told || matched.is_none()) {
             return;
         }
-        changes.extend(self.known.remove(&pid).map(Change::Ended));
+        changes.extend(self.known.remove(&pid).filter(|_| !is_same).map(Change::Ended));
         if let Some(matched) = matched {
             self.known.insert(pid, matched.clone());
             changes.push(Change::Began(matched));
