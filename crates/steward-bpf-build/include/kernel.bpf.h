@@ -216,6 +216,7 @@ struct task_struct {
 	struct cpumask cpus_mask;
 	int nr_cpus_allowed;
 	unsigned short migration_disabled;
+	unsigned int in_execve : 1; /* it is in the middle of executing one */
 	u64 self_exec_id; /* counts the programs that it has executed */
 	struct mm_struct *mm;
 	const struct cred *real_cred;

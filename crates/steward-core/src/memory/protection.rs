@@ -150,25 +150,38 @@ impl Protection {
             changes.extend(self.demote(now_ns, room_bytes, wanting));
         }
         let mut left_bytes = room_bytes;
-        let mut kept = Vec::with_capacity(wanting.len());
         // Where not even all of what may not be revoked fits, none of it has room to grow before all is kept.
         let all_fits = self.least_of_protected(wanting) <= room_bytes;
-        let sure_bytes = |used_bytes| if all_fits { least_bytes(used_bytes) } else { used_bytes };
-        let sure = self.protected(wanting).map(|one| sure_bytes(one.used_bytes));
-        let mut spare_bytes = room_bytes.saturating_sub(sure.fold(0, u64::saturating_add));
-        for one in wanting {
-            let is_demoted = self.demoted.contains_key(&one.id);
-            let used_bytes = if is_demoted { 0 } else { one.used_bytes };
-            let sure_bytes = sure_bytes(used_bytes).min(left_bytes);
-            left_bytes -= sure_bytes;
-            let bytes = if is_demoted {
-                0
-            } else {
-                sure_bytes + self.more_bytes(one.id, used_bytes, sure_bytes, &mut spare_bytes)
-            };
-            self.kept.insert(one.id, bytes);
-            kept.push(Kept { id: one.id, bytes, minimum_bytes: bytes, is_demoted });
+        let sure_bytes = |one: &Wanting| match (self.demoted.contains_key(&one.id), all_fits) {
+            (true, _) => 0,
+            (false, true) => least_bytes(one.used_bytes),
+            (false, false) => one.used_bytes,
+        };
+        let sure: Vec<u64> = wanting.iter().map(sure_bytes).collect();
+        let mut spare_bytes = room_bytes.saturating_sub(sure.iter().copied().fold(0, u64::saturating_add));
+        let mut bytes: Vec<u64> = sure
+            .into_iter()
+            .map(|sure_bytes| {
+                let sure_bytes = sure_bytes.min(left_bytes);
+                left_bytes -= sure_bytes;
+                sure_bytes
+            })
+            .collect();
+        // What all of them need to grow comes before what is there for bursts.
+        for least in [true, false] {
+            for (one, bytes) in wanting.iter().zip(&mut bytes) {
+                let wanted_bytes = if least { self.least_to_grow(one) } else { self.most_to_grow(one) };
+                let more_bytes = wanted_bytes.saturating_sub(*bytes).min(spare_bytes);
+                *bytes += more_bytes;
+                spare_bytes -= more_bytes;
+            }
         }
+        let kept = |(one, bytes): (&Wanting, u64)| {
+            let is_demoted = self.demoted.contains_key(&one.id);
+            Kept { id: one.id, bytes, minimum_bytes: bytes, is_demoted }
+        };
+        let kept: Vec<Kept> = wanting.iter().zip(bytes).map(kept).collect();
+        self.kept.extend(kept.iter().map(|one| (one.id, one.bytes)));
         (kept, changes)
     }
 
@@ -182,17 +195,23 @@ impl Protection {
         self.paid.users.retain(|user, _| users.contains(user));
     }
 
-    /// More room to grow, out of what nobody needs. What was told stays as long as it is about right, so that it is not
-    /// written into the kernel anew at each look.
-    fn more_bytes(&self, id: u64, used_bytes: u64, sure_bytes: u64, spare_bytes: &mut u64) -> u64 {
+    /// What it keeps with all room to grow that there is for it, in bytes. What was told stays as long as it is about
+    /// right, so that it is not written into the kernel anew at each look.
+    fn most_to_grow(&self, one: &Wanting) -> u64 {
+        if self.demoted.contains_key(&one.id) {
+            return 0;
+        }
+        let used_bytes = one.used_bytes;
         let wanted_bytes = (used_bytes / HEADROOM_PART).max(GROWTH_MIN_BYTES);
-        let told_bytes = self.kept.get(&id).copied().unwrap_or(0);
+        let told_bytes = self.kept.get(&one.id).copied().unwrap_or(0);
         let is_right =
             told_bytes >= used_bytes + wanted_bytes / 4 * 3 && told_bytes <= used_bytes + 2 * wanted_bytes;
-        let bytes = if is_right { told_bytes } else { used_bytes + wanted_bytes };
-        let more_bytes = bytes.saturating_sub(sure_bytes).min(*spare_bytes);
-        *spare_bytes -= more_bytes;
-        more_bytes
+        if is_right { told_bytes } else { used_bytes + wanted_bytes }
+    }
+
+    /// The same with what it needs until the next look.
+    fn least_to_grow(&self, one: &Wanting) -> u64 {
+        self.most_to_grow(one).min(one.used_bytes + headroom_bytes(one.used_bytes))
     }
 
     fn least_of_protected(&self, wanting: &[Wanting]) -> u64 {

@@ -164,15 +164,19 @@ pub fn specification_at_exec() -> Outcome {
     Ok(format!("{} is {} with specification {}", found.name, found.standing, found.grant.spec_id))
 }
 
-/// Who was not seen to execute has the program's specification when it first ceases to run, and keeps what it was given
-/// without having executed anything; who executes a program without one loses it.
+/// Who was not seen to execute has the program's specification when it first ceases to run, or starts a child, who has
+/// it too if that is inherited; who has executed nothing keeps what it was given, and who executes a program without a
+/// specification loses it.
 pub fn unseen_executions() -> Outcome {
     let mut scheduler = shared()?;
     let gate = "/tmp/unseen";
     named_pipe(gate)?;
     let (path, file) = copy_of_self("film-d")?;
+    let (parent_path, parent_file) = copy_of_self("film-e")?;
     let plain = copy_of_self("plain")?.0;
-    scheduler.set_exec_table(&[(file, Some(grant(5_000, 30_000)))]).map_err(|error| error.to_string())?;
+    let inherited = Grant { inherit: true, ..grant(1_000, 30_000) };
+    let table = [(file, Some(grant(5_000, 30_000))), (parent_file, Some(inherited))];
+    scheduler.set_exec_table(&table).map_err(|error| error.to_string())?;
     scheduler.miss_executions();
     let own_path = own_path().to_string_lossy().into_owned();
     let (kept, lost) = (Program::start(&["spin"]), Program::start_file(&plain, &["become", gate, &own_path]));
@@ -185,15 +189,25 @@ pub fn unseen_executions() -> Outcome {
         assign(&mut scheduler, pid, grant(5_000, 100_000))?;
     }
     let program = Program::start_file(&path, &["spin"]);
+    let parent = Program::start_file(&parent_path, &["fork-spin", "1"]);
     drop(File::options().write(true).custom_flags(libc::O_NONBLOCK).open(gate));
     let mut of = |pid| record(&mut scheduler, pid).map(|found| (found.standing, found.name));
     let settled = wait_until(10.0, || of(program.pid()).is_some() && of(lost.pid()).is_none());
+    let children_settled = wait_until(10.0, || {
+        let children = children(parent.pid());
+        !children.is_empty() && children.iter().chain([&parent.pid()]).all(|&pid| of(pid).is_some())
+    });
     let found = [program.pid(), kept.pid(), lost.pid()].map(&mut of);
     let _ = scheduler.assign(me, None);
-    drop((program, kept, lost));
+    for pid in children(parent.pid()) {
+        // SAFETY: plain system call; its parent has not waited for it, so that nobody else has its number.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    drop((program, parent, kept, lost));
     drop(scheduler);
     let expected = [Some((Standing::Admitted, "film-d".to_owned())), found[1].clone(), None];
     check!(settled && found == expected && found[1].is_some(), "after 10 s: {found:?}");
+    check!(children_settled, "the child of a program that was not seen has no specification");
     Ok(format!("{:?}", found))
 }
 

@@ -5,7 +5,7 @@
 #ifndef STEWARD_REQUESTS_BPF_H
 #define STEWARD_REQUESTS_BPF_H
 
-#include "interactive.bpf.h"
+#include "executions.bpf.h"
 
 /* Asks the kernel for what only its table of symbols knows; it answers who may read that table, with CAP_SYSLOG. */
 SEC("syscall")
@@ -33,6 +33,7 @@ int steward_assign(struct assign_request *request)
 		result = -ESRCH;
 		goto out;
 	}
+	look_for_execution(p, t);
 	if (!begin_change(t)) {
 		result = -EAGAIN;
 		goto out;
@@ -64,6 +65,7 @@ int steward_allow(struct assign_request *request)
 		return -ESRCH;
 	t = task_state_of(p);
 	if (t) {
+		look_for_execution(p, t);
 		t->permitted_in = p->self_exec_id;
 		t->may_start_interactive = 1;
 	}

@@ -554,8 +554,7 @@ void STRUCT_OPS(steward_stopping, struct task_struct *p, bool runnable)
 	/* Something else may have come before it had run. */
 	t->waits_on &= runnable && passed_since(run->began_ns, now_ns) < RESCUE_SLICE_NS / 4;
 	t->mode = MODE_OFF;
-	if (execution_missed(p, t))
-		executed_unseen(p);
+	look_for_execution(p, t);
 	/* As the kernel decides it. One whose slice is over is asked about, except on a CPU that goes offline: there it
 	 * goes on. */
 	t->put_aside = runnable && p->scx.slice;
@@ -714,7 +713,7 @@ int BPF_PROG(steward_exec, struct task_struct *p, s32 old_pid, struct linux_binp
 	/* Else whoever is preempted here hides from us what others execute on this CPU: see execution_missed(). */
 	if (whole)
 		bpf_preempt_disable();
-	executed(p, &executable);
+	executed(p, &executable, p->self_exec_id);
 	if (whole)
 		bpf_preempt_enable();
 	return 0;

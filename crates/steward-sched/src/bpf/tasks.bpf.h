@@ -6,6 +6,7 @@
 #define STEWARD_TASKS_BPF_H
 
 #include "domains.bpf.h"
+#include "executions.bpf.h"
 
 void STRUCT_OPS(steward_set_weight, struct task_struct *p, u32 weight)
 {
@@ -60,6 +61,7 @@ s32 STRUCT_OPS_SLEEPABLE(steward_init_task, struct task_struct *p, struct scx_in
 	parent_state = task_state_of(parent);
 	if (!parent_state)
 		return 0;
+	look_for_execution(parent, parent_state);
 	slot = slot_of(parent_state);
 	if (!slot)
 		return 0;

@@ -20,6 +20,8 @@ use crate::turn::part::Part;
 
 /// How often all processes are looked at where the kernel tells nothing, in nanoseconds.
 const SCAN_EVERY_NS: u64 = 5_000_000_000;
+/// For how long what is known of mounts is used, in nanoseconds: their ids are given out again.
+const MOUNTS_FOR_NS: u64 = 30_000_000_000;
 /// How many events are taken in at once: the rest waits for the loop's next turn, so that a storm of forks holds up
 /// nobody.
 const EVENTS_AT_ONCE: usize = 1024;
@@ -49,12 +51,15 @@ pub enum Change {
 pub struct Running {
     events: Option<ProcessEvents>,
     mounts: MountTable,
+    mounts_until_ns: u64,
     known: BTreeMap<i32, Matched>,
     /// Those of them that are to be told once more: what their specifications say may have changed.
     untold: BTreeSet<i32>,
     /// Whether anybody needs it.
     wanted: bool,
     scan_at_ns: u64,
+    /// Whether they could not be looked at when that was due.
+    has_failed: bool,
     /// All processes, while they are looked at.
     scan: Option<Pieces>,
 }
@@ -91,6 +96,9 @@ impl Running {
             changes.extend(std::mem::take(&mut self.known).into_values().map(Change::Ended));
             return changes;
         }
+        if self.mounts_until_ns <= now_ns {
+            (self.mounts, self.mounts_until_ns) = (MountTable::default(), now_ns + MOUNTS_FOR_NS);
+        }
         let mut lost = false;
         for _ in 0..EVENTS_AT_ONCE {
             match self.events.as_mut().and_then(ProcessEvents::next_event) {
@@ -107,7 +115,8 @@ impl Running {
                 None => break,
             }
         }
-        let is_due = self.scan_at_ns == 0 || self.events.is_none() && self.scan_at_ns <= now_ns;
+        let is_due =
+            self.scan_at_ns == 0 || (self.events.is_none() || self.has_failed) && self.scan_at_ns <= now_ns;
         if lost || is_due {
             self.scan_at_ns = now_ns + SCAN_EVERY_NS;
             self.begin_scan(roots);
@@ -121,9 +130,8 @@ impl Running {
         match &mut self.scan {
             Some(scan) => scan.repeat(),
             None => {
-                // Ids of mounts are given out again, so what is known of them is not kept for ever.
-                self.mounts = MountTable::default();
                 self.scan = Pieces::begin(roots, self.known.keys().copied()).ok();
+                self.has_failed = self.scan.is_none();
             }
         }
     }
@@ -179,7 +187,7 @@ impl Part for Running {
     }
 
     fn poll_timeout(&self, _now_ns: u64) -> Option<u64> {
-        let is_due = self.wanted && (self.events.is_none() || self.scan_at_ns == 0);
+        let is_due = self.wanted && (self.events.is_none() || self.has_failed || self.scan_at_ns == 0);
         let scan_at_ns = (is_due || !self.wanted && !self.known.is_empty()).then_some(self.scan_at_ns);
         let scan_on_at_ns = self.scan.as_ref().map(Pieces::go_on_at_ns);
         scan_at_ns.into_iter().chain(scan_on_at_ns).min()

@@ -28,6 +28,19 @@ fn all_that_fits_is_kept_with_room_to_grow_and_is_told_once() {
 }
 
 #[test]
+fn who_came_first_has_room_for_bursts_only_when_all_have_room_to_grow() {
+    let all = [wanting(1, 40), wanting(2, 40), wanting(3, 40)];
+    let kept = |room_mib: u64| {
+        let (kept, _) = Protection::default().decide(0, room_mib * MIB, &all);
+        kept.iter().map(|one| one.bytes / MIB).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(140), [48, 48, 44]);
+    assert_eq!(kept(144), [48, 48, 48]);
+    assert_eq!(kept(150), [52, 50, 48]);
+    assert_eq!(kept(156), [52, 52, 52]);
+}
+
+#[test]
 fn who_takes_8_mb_between_two_looks_keeps_them_whatever_it_was_told_before() {
     // The kernel counts 64 pages in advance on each CPU.
     let burst_bytes = 8 * MIB + 4 * (256 << 10);
