@@ -3,3 +3,4 @@
 pub(crate) mod complaints;
 pub mod running;
 pub mod table;
+mod told;

@@ -9,17 +9,15 @@
 use libsteward::ApiError;
 use steward_core::domain::{Change, Setting, name};
 use steward_core::resource::Resource;
-use steward_core::spec::Spec;
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::daemon::Daemon;
-use crate::disk::programs::is_in_background;
 use crate::domains::{Asker, Given};
 use crate::memory::placed::{
     Placed, asks_of_disk, asks_of_memory, change_of, memory_change_of, needs_domain,
 };
 use crate::memory::scopes::Placeholder;
-use crate::programs::running::{self, Matched};
+use crate::programs::running::Matched;
 
 /// What is said while systemd has not answered.
 const ASKED: &str = "systemd is being asked for a scope of its own for it";
@@ -32,29 +30,9 @@ enum Place {
     Scope(String),
 }
 
-/// Whether something is done for programs of this specification once they run: for their memory, their disk time, or
-/// because they are in the background.
-fn is_about_programs(spec: &Spec) -> bool {
-    needs_domain(spec) || is_in_background(spec)
-}
-
 impl Daemon {
-    /// Takes in which programs began and ended, and does for their memory what specifications say.
-    pub(crate) fn tick_programs(&mut self, now_ns: u64) {
-        let loaded = &self.loaded;
-        let cares = |name: &str| loaded.by_name(name).is_some_and(is_about_programs);
-        for change in self.running.take(now_ns, &self.options.roots, &loaded.table, &cares) {
-            match change {
-                running::Change::Began(matched) => {
-                    self.note_background(&matched);
-                    self.give_domain(matched);
-                }
-                running::Change::Ended(matched) => {
-                    self.disk.note_background(matched.process, None);
-                    _ = self.memory.programs.placed.remove(&matched.process.tid);
-                }
-            }
-        }
+    /// Takes in what systemd answered about scopes for programs.
+    pub(crate) fn tick_scopes(&mut self, now_ns: u64) {
         for (matched, answer) in self.memory.scopes.take_in(now_ns) {
             let placed = self.place_in_scope(&matched, answer);
             // It may have ended meanwhile, and its specification may have gone.
@@ -64,11 +42,10 @@ impl Daemon {
         }
     }
 
-    /// Has a process have the domain that its specification asks for.
-    fn give_domain(&mut self, matched: Matched) {
+    /// Has a process have the domain that its specification asks for, if it asks for one.
+    pub(crate) fn give_domain(&mut self, matched: Matched) {
         if !self.loaded.by_name(&matched.spec).is_some_and(needs_domain) {
-            _ = self.memory.programs.placed.remove(&matched.process.tid);
-            return;
+            return self.forget_domain(&matched);
         }
         match self.place_program(&matched) {
             Ok(Place::There(placed)) => self.note_placed(&matched, Ok(placed)),
@@ -81,6 +58,11 @@ impl Daemon {
         }
     }
 
+    /// It has ended, or its specification asks for no domain.
+    pub(crate) fn forget_domain(&mut self, matched: &Matched) {
+        self.memory.programs.placed.remove(&matched.process.tid);
+    }
+
     fn note_placed(&mut self, matched: &Matched, placed: Result<Placed, String>) {
         let (pid, spec) = (matched.process.tid, &matched.spec);
         match &placed {
@@ -90,11 +72,6 @@ impl Daemon {
             }
         }
         self.memory.programs.placed.insert(pid, placed);
-    }
-
-    /// Whether any specification is about what is done for a program once it runs.
-    pub(crate) fn specs_are_about_programs(&self) -> bool {
-        self.loaded.specs.iter().any(is_about_programs)
     }
 
     /// Gives a process a domain of its own, below the one that it is in, or says which slice a scope for it is to be
