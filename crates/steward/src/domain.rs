@@ -385,7 +385,11 @@ fn class_text(class: api::IoClass) -> &'static str {
 /// What is kept of a protected domain.
 fn kept_text(kept: u64) -> String {
     match kept {
-        0 => "nothing for now: what protected domains use does not fit together, and it uses most".to_owned(),
+        0 => {
+            "nothing for now: what protected domains use does not fit together, and it uses most, or too little is left to take \
+             from others (`steward status` says so)"
+                .to_owned()
+        },
         bytes => {
             format!("{} that it used within its protection period, and room to grow", approximate_size(bytes))
         }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::name::{OWN_LEAF, domain_of, parent_of};
 use crate::domain::tree::Tree;
+use crate::memory::shortage::SHORT_PART;
 
 /// What the kernel is told of one cgroup, in bytes; `None` for a file that is as it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,11 +74,27 @@ pub fn limits(
         }
     }
     for (path, bytes) in kept.iter().filter(|(path, bytes)| **bytes > 0 && is_made(domain_of(path))) {
-        raise(&mut limits, path, *bytes);
+        let bytes = within_maxima(&limits, kept, path, *bytes);
+        raise(&mut limits, path, bytes);
         limits.hand_out.extend(above(path).map(str::to_owned));
     }
     protect_above(&mut limits, is_made);
     limits
+}
+
+/// What of this is kept of a cgroup, so that all that is kept below one with a maximum leaves a part of it to everybody
+/// there ([`super::beneath`]): in proportion, where a maximum is told that was decided on after what is kept.
+fn within_maxima(limits: &Limits, kept: &BTreeMap<String, u64>, path: &str, bytes: u64) -> u64 {
+    let maxima = above(path)
+        .filter_map(|above| Some((above, limits.cgroups.get(above).and_then(|told| told.max_bytes)?)));
+    maxima.fold(bytes, |bytes, (above, max_bytes)| {
+        let most_bytes = max_bytes - max_bytes / SHORT_PART;
+        let is_below =
+            |(path, _): &(&String, &u64)| path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'));
+        let all = kept.iter().filter(is_below).map(|(_, bytes)| u128::from(*bytes)).sum::<u128>();
+        let part = u128::from(bytes) * u128::from(most_bytes) / all.max(1);
+        if all > u128::from(most_bytes) { u64::try_from(part).unwrap_or(bytes) } else { bytes }
+    })
 }
 
 /// Whose memory is handed out for a cgroup: those above it.
@@ -152,6 +169,20 @@ mod tests {
         assert_eq!(["steward.a", "steward.a/x", "steward.a/.own"].map(min), [Some(100), Some(70), Some(30)]);
         assert_eq!((min("steward.b"), min("other")), (Some(5), None));
         assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "steward.a"]);
+    }
+
+    #[test]
+    fn what_is_kept_below_one_with_a_maximum_leaves_a_part_of_it_to_everybody_there() {
+        let kept = [("steward.a/x", 120), ("steward.a/.own", 60), ("steward.ab", 90)];
+        let kept: BTreeMap<String, u64> = kept.map(|(path, bytes)| (path.to_owned(), bytes)).into();
+        let mins = |max_bytes| {
+            let domains = [("steward.a", None, Some(max_bytes)), ("steward.a/x", None, None)];
+            let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a", &kept);
+            ["steward.a", "steward.a/x", "steward.a/.own", "steward.ab"]
+                .map(|path| told.cgroups.get(path).and_then(|told| told.min_bytes).unwrap_or(0))
+        };
+        assert_eq!(mins(192), [180, 120, 60, 90]);
+        assert_eq!(mins(96), [90, 60, 30, 90], "in proportion: fifteen sixteenths of it");
     }
 
     #[test]

@@ -10,14 +10,18 @@
 //! 3. **Victims** ([`super::victims`]): from whom memory is taken when less is free than that, in pieces.
 //!
 //! Protection must never end a program: the kernel does not take what is protected, and ends programs when it finds
-//! nothing else. So all protection is dropped before it comes to that ([`Machine::distance_bytes`]).
+//! nothing else. So all protection is dropped before it comes to that ([`Machine::distance`]), and below one with a
+//! limit of its own before it comes to that there ([`super::beneath`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::beneath::{Beneath, Found, Nearing, stuck_bytes};
 use super::principal::{Principal, parent_of};
 use super::protection::{Change, Kept, Protection, Wanting};
+use super::seen::{Machine, Seen};
+use super::shortage::{AHEAD_NS, Distance, SHORT_PART, Shortage};
 use super::victims::{Victim, victims_in_turn};
 
 /// How much is planned to be taken from one observation, as a part of the machine's memory, and at most, in bytes. When
@@ -28,17 +32,6 @@ const PLAN_MAX_BYTES: u64 = 128 << 20;
 const OTHERS_PART: u64 = 8;
 /// How much of what protected domains may keep together may be pages of files that are held: 1 of so many parts.
 const HELD_PART: u64 = 4;
-/// Nearer than this part of what programs have to having nothing left that could be taken, protection is dropped;
-/// further than twice that, it is there again.
-const SHORT_PART: u64 = 16;
-/// So far ahead it is seen whether that comes, in nanoseconds, if it goes on as since the last look: until the next
-/// check of what is left, until what that decides is in the kernel, and half as much again.
-const AHEAD_NS: u64 = 200_000_000;
-/// For so long protection stays dropped at least, in nanoseconds: what is written to and fro is there too late. Where
-/// it is dropped again before twice that time is over, it stays so for twice as long, up to this: protection that
-/// comes and goes keeps nothing for anybody.
-const SHORT_MIN_NS: u64 = 1_000_000_000;
-const SHORT_MAX_NS: u64 = 60_000_000_000;
 /// The next look is due at once when the machine has this part of the memory less to give than at the last one; not
 /// while it is farther from having nothing left than a look takes, three quarters of the memory.
 const LOOK_PART: u64 = 32;
@@ -50,60 +43,6 @@ const TURN_MAX_NS: u64 = 30_000_000_000;
 const COVER_PART: u64 = 16;
 /// Below so many at most.
 const TURNS_MAX: usize = 1024;
-
-/// The machine's memory, as it was seen. Bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
-    /// All that the kernel hands out.
-    pub total_bytes: u64,
-    /// What nothing is in.
-    pub free_bytes: u64,
-    /// Below this much free memory, the kernel takes memory back by itself: its watermarks, and what is counted as free
-    /// and given to no program.
-    pub high_watermark_bytes: u64,
-    /// What the kernel keeps for itself.
-    pub kernel_bytes: u64,
-    /// Pages of files that could be taken.
-    pub file_bytes: u64,
-    /// Pages of programs' own that could be taken, if there is room for them in the swap.
-    pub anonymous_bytes: u64,
-    /// Room for such.
-    pub swap_free_bytes: u64,
-    /// Pages of files that are held for protected domains, whoever is charged for them.
-    pub held_bytes: u64,
-}
-
-/// A domain as it was seen. Its principal keeps nothing yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
-    /// The cgroup's id.
-    pub id: u64,
-    /// What it claims and stands for.
-    pub principal: Principal,
-    /// Whether it is to be protected, and how it stands.
-    pub protected: Option<Protected>,
-    /// Whether nothing is to be taken from it now: it is the manager's own, or the kernel found nothing there.
-    pub is_spared: bool,
-}
-
-/// A domain that is to be protected, as it was seen. Bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Protected {
-    /// The user that it belongs to.
-    #[serde(default)]
-    pub user: u32,
-    /// What of its claims was not used within its protection period, or is that of those below it.
-    pub idle_bytes: u64,
-    /// What of it may be taken, though nobody knows whether it is used ([`super::trials`]).
-    #[serde(default)]
-    pub offered_bytes: u64,
-    /// What of it is in the swap.
-    pub swapped_bytes: u64,
-    /// Pages of files, of what it claims.
-    pub file_bytes: u64,
-    /// Whether it may be demoted when not all fits.
-    pub is_revocable: bool,
-}
 
 /// What is set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -131,9 +70,15 @@ pub struct Decision {
     pub victims: Vec<Victim>,
     /// Whether there is so little left that protection is dropped.
     pub is_short: bool,
+    /// Those within whose maximum so little is left that it is dropped below them, by id of the cgroup.
+    #[serde(default)]
+    pub short_below: Vec<u64>,
     /// With less than this left ([`Machine::left_bytes`]) the next look is due at once, in bytes; 0 where nobody has to
     /// check that.
     pub look_below_bytes: u64,
+    /// With more than this charged to one of these the next look is due at once, too.
+    #[serde(default)]
+    pub nearing: Vec<Nearing>,
 }
 
 /// What the last look found.
@@ -143,7 +88,7 @@ struct Look {
     /// What protected domains might keep then.
     room_bytes: u64,
     /// How far it was to having nothing left.
-    distance_bytes: u64,
+    distance: Distance,
 }
 
 /// What is remembered from one observation to the next.
@@ -151,6 +96,7 @@ struct Look {
 pub struct Manager {
     protection: Protection,
     short: Shortage,
+    beneath: Beneath,
     last: Option<Look>,
     /// Who has its turn to pay, by the one above: ids of cgroups.
     turns: BTreeMap<Option<u64>, PaysSince>,
@@ -161,39 +107,6 @@ pub struct Manager {
     paid_last: u64,
     /// By id of the cgroup: the minimum that it was told with what of it is idle, in bytes.
     covered: BTreeMap<u64, u64>,
-}
-
-/// Whether so little is left that protection is dropped, and for how long.
-#[derive(Clone, Copy, Debug, Default)]
-struct Shortage {
-    /// Since when.
-    since_ns: Option<u64>,
-    /// When the last one ended.
-    ended_at_ns: Option<u64>,
-    /// For how long this one or the last one stays at least, in nanoseconds.
-    least_ns: u64,
-}
-
-impl Shortage {
-    /// Whether it is one, with so much left ahead, and so much being too little, in bytes.
-    fn becomes(&mut self, now_ns: u64, near_bytes: u64, ahead_bytes: u64) -> bool {
-        let is_short = match self.since_ns {
-            Some(since_ns) => ahead_bytes < 2 * near_bytes || now_ns.saturating_sub(since_ns) < self.least_ns,
-            None => ahead_bytes < near_bytes,
-        };
-        match (self.since_ns, is_short) {
-            (None, true) => {
-                let again_ns = self.least_ns.saturating_mul(2);
-                let is_again =
-                    self.ended_at_ns.is_some_and(|ended_ns| now_ns.saturating_sub(ended_ns) < again_ns);
-                self.least_ns = if is_again { again_ns.min(SHORT_MAX_NS) } else { SHORT_MIN_NS };
-                self.since_ns = Some(now_ns);
-            }
-            (Some(_), false) => (self.since_ns, self.ended_at_ns) = (None, Some(now_ns)),
-            (None, false) | (Some(_), true) => {}
-        }
-        is_short
-    }
 }
 
 /// Who pays, by its cgroup's id, and since when.
@@ -214,15 +127,19 @@ impl Manager {
         settings: &Settings,
     ) -> Decision {
         let room_bytes = room_bytes(machine, domains, settings);
-        let distance_bytes = machine.distance_bytes(domains, room_bytes);
-        let falls_bytes = self.falls_bytes(now_ns, |room_bytes| machine.distance_bytes(domains, room_bytes));
-        self.last = Some(Look { at_ns: now_ns, room_bytes, distance_bytes });
+        let distance = machine.distance(domains, room_bytes);
+        let falls_bytes = self.falls_bytes(now_ns, |room_bytes| machine.distance(domains, room_bytes));
+        self.last = Some(Look { at_ns: now_ns, room_bytes, distance });
+        let ahead_bytes = distance.bytes().saturating_sub(falls_bytes);
         let near_bytes = machine.programs_bytes() / SHORT_PART;
-        let is_short = self.short.becomes(now_ns, near_bytes, distance_bytes.saturating_sub(falls_bytes));
+        let is_short = self.short.becomes(now_ns, near_bytes, ahead_bytes);
         let room_bytes = if is_short { 0 } else { room_bytes };
         let wanting: Vec<Wanting> = domains.iter().filter_map(Seen::wanting).collect();
         let (mut kept, changes) = self.protection.decide(now_ns, room_bytes, &wanting);
-        self.cover_idle(machine, domains, distance_bytes.saturating_sub(falls_bytes), &mut kept);
+        let promised = promised_beside(domains, true, |one| one.min_bytes.min(one.charged_bytes()));
+        let beneath = self.beneath.look(now_ns, machine, domains, &promised.below_bytes);
+        beneath.lessen(&mut kept);
+        self.cover_idle(machine, domains, ahead_bytes, &beneath, &mut kept);
         give_up_offers(domains, &mut kept);
         let principals: Vec<Principal> = domains.iter().map(|seen| seen.keeping(&kept)).collect();
         let target_bytes = machine.high_watermark_bytes.saturating_add(settings.reserve_bytes);
@@ -250,7 +167,9 @@ impl Manager {
             target_bytes,
             victims,
             is_short,
+            short_below: beneath.short(),
             look_below_bytes: self.look_below_bytes(machine),
+            nearing: beneath.nearing(),
         }
     }
 
@@ -290,26 +209,31 @@ impl Manager {
     }
 
     fn look_below_bytes(&self, machine: &Machine) -> u64 {
-        let is_far = self.last.is_some_and(|last| last.distance_bytes >= machine.total_bytes / 4 * 3);
+        let is_far = self.last.is_some_and(|last| last.distance.bytes() >= machine.total_bytes / 4 * 3);
         let below_bytes = machine.left_bytes().saturating_sub(machine.total_bytes / LOOK_PART);
         if is_far { 0 } else { below_bytes }
     }
 
     /// By how much less the machine has to give when this decision is in force, in bytes, if it goes on as since the
-    /// last look. `distance_bytes` is how far it is to having nothing left, with so much room: it is asked with that of
-    /// the last look, because more room at once is no memory that goes away.
-    fn falls_bytes(&self, now_ns: u64, distance_bytes: impl Fn(u64) -> u64) -> u64 {
+    /// last look. `distance` is how far it is to having nothing left, with so much room: it is asked with that of the
+    /// last look, because more room at once is no memory that goes away.
+    fn falls_bytes(&self, now_ns: u64, distance: impl Fn(u64) -> Distance) -> u64 {
         self.last.map_or(0, |last| {
-            let fell_bytes = u128::from(last.distance_bytes.saturating_sub(distance_bytes(last.room_bytes)));
-            let took_ns = u128::from(now_ns.saturating_sub(last.at_ns).max(1));
-            u64::try_from(fell_bytes * u128::from(AHEAD_NS) / took_ns).unwrap_or(u64::MAX)
+            distance(last.room_bytes).falls(&last.distance, now_ns.saturating_sub(last.at_ns), AHEAD_NS)
         })
     }
 
     /// Has the kernel told to leave what is idle, too, while there is enough without: what was idle at the last ageing
     /// may be in use again, and the kernel, which finds that out, would take others instead. What is idle is taken by
     /// its generations, which needs no permission.
-    fn cover_idle(&mut self, machine: &Machine, domains: &[Seen], ahead_bytes: u64, kept: &mut [Kept]) {
+    fn cover_idle(
+        &mut self,
+        machine: &Machine,
+        domains: &[Seen],
+        ahead_bytes: u64,
+        beneath: &Found<'_>,
+        kept: &mut [Kept],
+    ) {
         let idle = own_idle_bytes(domains);
         let idle_bytes = idle.values().copied().fold(0, u64::saturating_add);
         let is_enough = ahead_bytes.saturating_sub(idle_bytes) >= 2 * (machine.programs_bytes() / SHORT_PART);
@@ -317,7 +241,7 @@ impl Manager {
         for kept in kept {
             let idle_bytes = idle.get(&kept.id).copied().unwrap_or(0);
             kept.minimum_bytes = kept.bytes;
-            if !is_enough || kept.bytes == 0 || idle_bytes == 0 {
+            if !is_enough || kept.bytes == 0 || idle_bytes == 0 || !beneath.may_cover(kept.id, &idle) {
                 continue;
             }
             let whole_bytes = kept.bytes.saturating_add(idle_bytes);
@@ -362,56 +286,47 @@ fn own_idle_bytes(domains: &[Seen]) -> BTreeMap<u64, u64> {
 }
 
 impl Machine {
-    /// What programs have, and what is free for them, in bytes: a machine whose kernel keeps much for itself (huge
-    /// pages, a disk in memory) is a smaller one.
-    pub fn programs_bytes(&self) -> u64 {
-        self.total_bytes.saturating_sub(self.kernel_bytes)
-    }
-
-    /// How much can still be allocated if all may be taken that can be, in bytes. It takes one reading of the machine.
-    pub fn left_bytes(&self) -> u64 {
-        self.free_bytes
-            .saturating_add(self.file_bytes)
-            .saturating_add(self.anonymous_bytes.min(self.swap_free_bytes))
-    }
-
     /// How much can still be allocated before the kernel finds nothing to take from those who are not protected, beside
-    /// what is promised to them, in bytes. What protected domains keep together is no more than `room_bytes`: of those
-    /// that do not fit, and are demoted, all can be taken.
-    pub fn distance_bytes(&self, domains: &[Seen], room_bytes: u64) -> u64 {
+    /// what is promised to them. What protected domains keep together is no more than `room_bytes`: of those that do
+    /// not fit, and are demoted, all can be taken.
+    pub fn distance(&self, domains: &[Seen], room_bytes: u64) -> Distance {
         let (mut of_files, mut of_own) = (0_u64, 0_u64);
-        for seen in domains {
-            if let (Some(protected), Some(wanting)) = (&seen.protected, seen.wanting()) {
-                let file_bytes = protected.file_bytes.min(wanting.used_bytes);
-                of_files = of_files.saturating_add(file_bytes);
-                of_own = of_own.saturating_add(wanting.used_bytes - file_bytes);
-            }
+        for (file_bytes, own_bytes) in domains.iter().filter_map(Seen::used_of_files_and_own) {
+            of_files = of_files.saturating_add(file_bytes);
+            of_own = of_own.saturating_add(own_bytes);
         }
         let all_fit = of_files.saturating_add(of_own) <= room_bytes;
         // As if the files were what is kept: of the rest no more can be taken than there is room for in the swap.
         of_files = of_files.min(room_bytes);
         of_own = of_own.min(room_bytes - of_files);
         let used_of_promise = |one: &Principal| one.min_bytes.min(one.charged_bytes());
-        for (place, beside_bytes) in promised_beside(domains, all_fit, used_of_promise) {
+        for (place, beside_bytes) in promised_beside(domains, all_fit, used_of_promise).top {
             let file_bytes = domains[place].principal.clean_bytes.min(beside_bytes);
             of_files = of_files.saturating_add(file_bytes);
             of_own = of_own.saturating_add(beside_bytes - file_bytes);
         }
         let file_bytes = self.file_bytes.saturating_sub(of_files);
-        let anonymous_bytes = self.anonymous_bytes.saturating_sub(of_own);
+        let stuck_bytes = stuck_bytes(domains);
+        let anonymous_bytes = self.anonymous_bytes.saturating_sub(of_own).saturating_sub(stuck_bytes);
         let free_bytes = self.free_bytes.saturating_sub(self.high_watermark_bytes);
-        free_bytes.saturating_add(file_bytes).saturating_add(anonymous_bytes.min(self.swap_free_bytes))
+        Distance {
+            quick_bytes: free_bytes.saturating_add(file_bytes),
+            slow_bytes: anonymous_bytes.min(self.swap_free_bytes),
+        }
     }
 }
 
-/// Of those at the top, by place: what the kernel is told for them and all below them beside what these keep because
-/// they are protected, in bytes, where so much of each one's promise counts. A promise covers what is kept of the same
-/// domain and of those below it, as far as nobody is demoted.
-fn promised_beside(
-    domains: &[Seen],
-    all_fit: bool,
-    promised_bytes: impl Fn(&Principal) -> u64,
-) -> Vec<(usize, u64)> {
+/// What the kernel is told beside what is kept because it is protected, in bytes.
+struct Beside {
+    /// Of those at the top, with all below them, by place.
+    top: Vec<(usize, u64)>,
+    /// By place: of all below each.
+    below_bytes: Vec<u64>,
+}
+
+/// What the kernel is told beside what protected domains keep, where so much of each one's promise counts. A promise
+/// covers what is kept of the same domain and of those below it, as far as nobody is demoted.
+fn promised_beside(domains: &[Seen], all_fit: bool, promised_bytes: impl Fn(&Principal) -> u64) -> Beside {
     let mut told_bytes: Vec<u64> = Vec::with_capacity(domains.len());
     let mut kept_bytes: Vec<u64> = Vec::with_capacity(domains.len());
     for seen in domains {
@@ -420,7 +335,7 @@ fn promised_beside(
         told_bytes.push(promised_bytes(&seen.principal));
     }
     let mut below = vec![(0_u64, 0_u64); domains.len()];
-    let mut beside = Vec::new();
+    let mut top = Vec::new();
     // Children come after their parents.
     for (place, seen) in domains.iter().enumerate().rev() {
         let (told_below, kept_below) = below[place];
@@ -431,10 +346,11 @@ fn promised_beside(
                 let (told_beside, kept_beside) = below[parent];
                 below[parent] = (told_beside.saturating_add(told), kept_beside.saturating_add(kept));
             }
-            None => beside.push((place, told.saturating_sub(kept))),
+            None => top.push((place, told.saturating_sub(kept))),
         }
     }
-    beside
+    let below_bytes = below.into_iter().map(|(told, kept)| told.saturating_sub(kept)).collect();
+    Beside { top, below_bytes }
 }
 
 /// How much is planned to be taken.
@@ -446,7 +362,7 @@ fn plan_bytes(machine: &Machine) -> u64 {
 /// what the kernel, the reserve and a part for everybody else leave.
 fn room_bytes(machine: &Machine, domains: &[Seen], settings: &Settings) -> u64 {
     let promised = promised_beside(domains, true, |one| one.min_bytes);
-    let promised_bytes = promised.into_iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
+    let promised_bytes = promised.top.into_iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
     let reservable_bytes = (machine.total_bytes as f64 * settings.reservable) as u64;
     let left_bytes = machine
         .total_bytes
@@ -460,19 +376,6 @@ fn room_bytes(machine: &Machine, domains: &[Seen], settings: &Settings) -> u64 {
 }
 
 impl Seen {
-    fn wanting(&self) -> Option<Wanting> {
-        let protected = self.protected?;
-        // Nothing of its own covers what is charged to others: that is held for it.
-        let used_bytes = self.principal.charged_bytes().saturating_sub(protected.idle_bytes);
-        Some(Wanting {
-            id: self.id,
-            user: protected.user,
-            used_bytes,
-            full_bytes: used_bytes.saturating_add(protected.swapped_bytes),
-            is_revocable: protected.is_revocable,
-        })
-    }
-
     /// Its principal, with what it keeps.
     fn keeping(&self, kept: &[Kept]) -> Principal {
         let kept = kept.iter().find(|kept| kept.id == self.id).map_or(0, |kept| kept.bytes);

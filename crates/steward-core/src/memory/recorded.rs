@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::manager::{Decision, Machine, Seen, Settings};
+use super::manager::{Decision, Settings};
+use super::seen::{Machine, Seen};
 
 /// The version of the format.
 pub const VERSION: u32 = 1;

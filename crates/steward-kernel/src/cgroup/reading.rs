@@ -177,6 +177,14 @@ impl CgroupReader {
         memory::max(&self.0)
     }
 
+    /// How much of it may be swapped out (`memory.swap.max`); `None` where the kernel does not account for swap.
+    ///
+    /// # Errors
+    /// As [`CgroupReader::read`].
+    pub fn memory_swap_max(&self) -> Result<Option<Bound>, KernelError> {
+        memory::swap_max(&self.0)
+    }
+
     /// `memory.swap.current` alone, in bytes; `None` where the kernel does not account for swap.
     ///
     /// # Errors

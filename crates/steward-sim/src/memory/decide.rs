@@ -1,6 +1,7 @@
 //! Who decides: Steward's own manager, or what a test puts around or in place of it.
 
-use steward_core::memory::manager::{Decision, Machine, Manager, Seen, Settings};
+use steward_core::memory::manager::{Decision, Manager, Settings};
+use steward_core::memory::seen::{Machine, Seen};
 
 /// Decides what is to be done about one observation.
 pub trait Decide {

@@ -6,10 +6,11 @@ use std::num::NonZeroU32;
 
 use steward_core::memory::ageing::{Ageing, Reading, idle_generations};
 use steward_core::memory::availability::{Room, available};
-use steward_core::memory::manager::{Decision, Machine, Protected, Seen, Settings};
+use steward_core::memory::manager::{Decision, Settings};
 use steward_core::memory::pace::{Pace, time_to_write_ns};
 use steward_core::memory::principal::Principal;
 use steward_core::memory::protection::{Kept, least_bytes};
+use steward_core::memory::seen::{Machine, Protected, Seen};
 use steward_core::memory::source::Source;
 use steward_core::memory::trials::{Signs, Trials};
 use steward_core::memory::victims::Victim;
@@ -203,7 +204,7 @@ impl Steward {
                 is_revocable: spec.is_revocable,
             });
             let is_spared = now_ns < self.spared_until_ns[place];
-            Seen { id: place as u64, principal, protected, is_spared }
+            Seen { id: place as u64, principal, protected, is_spared, limited: None }
         };
         domains.iter().enumerate().map(seen).collect()
     }

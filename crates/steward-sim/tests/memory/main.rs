@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use histories::*;
 use proptest::prelude::*;
 use rules::{Looks, Onlooker};
-use steward_core::memory::manager::{Manager, Seen};
+use steward_core::memory::manager::Manager;
 use steward_core::memory::protection::least_bytes;
+use steward_core::memory::seen::Seen;
 use steward_sim::Amount;
 use steward_sim::memory::Told;
 use steward_sim::memory::decide::Decide;
@@ -270,7 +271,7 @@ fn unfair(looks: &Looks) -> Vec<String> {
                 found.push(format!("{now_ns}: {taken_bytes} of {one:?} with {floor_bytes}"));
             }
         }
-        let used_bytes = |one: &steward_core::memory::manager::Seen| {
+        let used_bytes = |one: &Seen| {
             one.principal.claimed_bytes - one.protected.map_or(0, |protected| protected.idle_bytes)
         };
         for change in decision.changes.iter().filter(|change| change.is_demoted && !decision.is_short) {

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use steward_core::memory::manager::{Decision, Machine, Manager, Seen, Settings};
+use steward_core::memory::manager::{Decision, Manager, Settings};
+use steward_core::memory::seen::{Machine, Seen};
 use steward_sim::memory::decide::Decide;
 
 /// A manager with something wrong before it decides and after.

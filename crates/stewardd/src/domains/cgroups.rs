@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use steward_core::disk::explain::Use;
 use steward_core::memory::audit::{Counters, Taker, Waits};
-use steward_core::memory::manager::Machine;
+use steward_core::memory::seen::Machine;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::place;
 use steward_kernel::cgroup::processes::Processes;

@@ -11,7 +11,7 @@ use steward_core::disk::explain::Use;
 use steward_core::domain::name::{is_at_or_below, parent_of};
 use steward_core::memory::audit::{Counters, Taker};
 use steward_core::memory::limits::Told;
-use steward_core::memory::manager::Machine;
+use steward_core::memory::seen::Machine;
 use steward_core::resource::Resource;
 use steward_kernel::KernelError;
 use steward_kernel::cgroup::place::Place;

@@ -1,7 +1,10 @@
 //! Writes the minimum and the maximum of a cgroup's memory. The worker does it: it may wait for the disk (the undo
-//! journal), and for memory to be taken from the cgroup.
+//! journal), and for memory to be taken from the cgroup. Where that takes long, what is used more is held back
+//! meanwhile (`memory.high`), which ends nobody.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use steward_core::memory::limits::Told;
@@ -38,12 +41,14 @@ pub trait Knobs: fmt::Debug + Send + Sync {
 pub struct KernelKnobs {
     roots: Roots,
     journal: OwnJournal,
+    /// Those that are held below what their maximum will be, by cgroup id.
+    held: Mutex<BTreeSet<u64>>,
 }
 
 impl KernelKnobs {
     /// Nothing is changed yet.
     pub fn new(roots: &Roots, journal: &OwnJournal) -> Self {
-        KernelKnobs { roots: roots.clone(), journal: journal.clone() }
+        KernelKnobs { roots: roots.clone(), journal: journal.clone(), held: Mutex::default() }
     }
 
     fn write(&self, place: &Place, file: BoundFile, bytes: Option<u64>) -> Result<(), String> {
@@ -71,6 +76,28 @@ impl KernelKnobs {
         Ok(Some(bytes))
     }
 
+    /// Has the kernel hold a cgroup below what its maximum will be, as long as memory is taken from it: programs that
+    /// use more than that fetch it back as fast as it is taken, and their maximum would never be in force (seen). What
+    /// somebody else has set lower than that stays.
+    fn hold(&self, cgroup: &CgroupReader, place: &Place, bytes: u64) -> Result<(), String> {
+        let bounds = cgroup.memory_bounds().map_err(|error| sentence(&error))?;
+        if bounds.is_some_and(|has| has.high.limit_bytes().is_none_or(|high| high > bytes)) {
+            self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(place.cgroup_id);
+            self.write(place, BoundFile::High, Some(bytes))?;
+        }
+        Ok(())
+    }
+
+    /// Holds it no longer.
+    fn let_go(&self, place: &Place) -> Result<(), String> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.contains(&place.cgroup_id) {
+            self.write(place, BoundFile::High, None)?;
+            held.remove(&place.cgroup_id);
+        }
+        Ok(())
+    }
+
     /// The cgroup, if it is still the same one. What has gone has nothing to be put back.
     fn cgroup(&self, place: &Place) -> Result<CgroupReader, String> {
         match CgroupReader::open_same(place, &self.roots) {
@@ -91,16 +118,23 @@ impl Knobs for KernelKnobs {
             min_bytes => min_bytes,
         };
         self.write(place, BoundFile::Min, min_bytes)?;
-        if let Some(max_bytes) = wanted.max_bytes
-            && make_room(&cgroup, max_bytes)? == Progress::GoesOn
-        {
-            return Ok(Progress::GoesOn);
+        match wanted.max_bytes.map_or(Ok(Progress::Done), |max_bytes| make_room(&cgroup, max_bytes)) {
+            Ok(Progress::Done) => self.write(place, BoundFile::Max, wanted.max_bytes)?,
+            Ok(Progress::GoesOn) => {
+                self.hold(&cgroup, place, wanted.max_bytes.unwrap_or(u64::MAX))?;
+                return Ok(Progress::GoesOn);
+            }
+            Err(why) => {
+                self.let_go(place)?;
+                return Err(why);
+            }
         }
-        self.write(place, BoundFile::Max, wanted.max_bytes)?;
+        self.let_go(place)?;
         Ok(Progress::Done)
     }
 
     fn forget(&self, cgroup_id: u64) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&cgroup_id);
         if let Ok(journal) = &self.journal {
             journal.forget_knobs(cgroup_id);
         }

@@ -68,7 +68,10 @@ impl Limits {
         let is_raised = |path: &str, settings: &Told| settings.min_bytes > Some(least(self.told.get(path)));
         let (raised, others): (Vec<_>, Vec<_>) =
             wanted.cgroups.iter().partition(|(path, settings)| is_raised(path, settings));
-        for (path, settings) in raised.into_iter().chain(others) {
+        // A maximum comes last: what those below it are left no longer has to be taken from them for it.
+        let (maxima, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(_, settings)| settings.max_bytes.is_some());
+        for (path, settings) in raised.into_iter().chain(others).chain(maxima) {
             let Some(id) = id_of(path).filter(|_| why(path).is_none()) else { continue };
             if self.told.get(path) != Some(&(id, *settings)) {
                 self.failed.remove(path);

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use crate::server::turns::Payer;
 
-/// How long a look serves whoever asks, in nanoseconds: less than the time between two of one who watches.
-const SERVES_NS: u64 = 100_000_000;
+/// How long a look serves whoever asks, in nanoseconds. One who watches every 250 ms is told with one that is no older,
+/// so that a change is told within 300 ms, whoever else had a look taken just before.
+const SERVES_NS: u64 = 40_000_000;
 /// It serves for so many times what all looks of that user take, if that is longer.
 const SERVES_TIMES: u64 = 10;
 /// A look that nobody has renewed is forgotten after this, in nanoseconds.
@@ -93,8 +94,8 @@ mod tests {
     fn a_look_serves_for_a_moment_and_costly_ones_for_longer_but_only_their_own_user() {
         let mut looks = Looks::default();
         looks.keep("a", look(0, MS, 1));
-        assert!(looks.recent("a", 1, 99 * MS).is_some() && looks.recent("b", 1, 0).is_none());
-        assert!(looks.recent("a", 1, 100 * MS).is_none());
+        assert!(looks.recent("a", 1, 39 * MS).is_some() && looks.recent("b", 1, 0).is_none());
+        assert!(looks.recent("a", 1, 40 * MS).is_none());
         // All of user 1 take 51 ms together: ten times that is about half a second.
         looks.keep("b", look(0, 50 * MS, 1));
         assert!(looks.recent("a", 1, 500 * MS).is_some() && looks.recent("a", 1, 510 * MS).is_none());

@@ -25,9 +25,11 @@ use std::thread::JoinHandle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steward_core::cpu::mechanism::Bumper;
 use steward_core::memory::ageing::Ageing;
-use steward_core::memory::manager::{self, Decision, Machine};
+use steward_core::memory::beneath::Nearing;
+use steward_core::memory::manager::{self, Decision};
 use steward_core::memory::protection::Change;
 use steward_core::memory::recorded::Look;
+use steward_core::memory::seen::Machine;
 use steward_core::memory::source::Source;
 use steward_core::memory::victims::PIECE_MIN_BYTES;
 use steward_kernel::Roots;
@@ -91,6 +93,8 @@ pub(crate) struct News {
     pub(crate) source: Option<Source>,
     /// Whether protection is dropped because too little is left.
     pub(crate) is_short: bool,
+    /// Those within whose limit too little is left, by path: it is dropped below them.
+    pub(crate) short_below: BTreeSet<String>,
     /// Who was held back since the loop began, by path.
     pub(crate) held_back: BTreeMap<String, HeldBack>,
     /// Why the loop cannot do its work, in a sentence.
@@ -260,6 +264,8 @@ struct Turns {
     high_watermark_bytes: u64,
     /// With less than this left the next look is due, in bytes; 0 where that need not be checked.
     look_below_bytes: u64,
+    /// With more than this charged to one of these the next look is due, too.
+    nearing: Vec<Nearing>,
     /// With less than this free all threads may take memory: half of the reserve is gone.
     urgent_bytes: u64,
     /// Whether what is swapped out goes to a disk that rotates, and when that was asked.
@@ -308,6 +314,7 @@ impl Turns {
             target_bytes: 0,
             high_watermark_bytes: 0,
             look_below_bytes: 0,
+            nearing: Vec::new(),
             urgent_bytes: 0,
             swap_rotates: None,
             in_hand_bytes: 0,
@@ -348,6 +355,7 @@ impl Turns {
         self.plan.clear();
         self.is_planned = false;
         self.look_below_bytes = 0;
+        self.nearing.clear();
         self.sight = None;
         self.pool = None;
         self.holding = None;
@@ -386,8 +394,8 @@ impl Turns {
 
     /// Whether so much memory has gone since the last look that the next one is due.
     fn goes_fast(&self) -> bool {
-        self.look_below_bytes > 0
-            && self.sight.as_ref().is_some_and(|sight| sight.left_bytes() < self.look_below_bytes)
+        let is_less = |sight: &Sight| self.look_below_bytes > 0 && sight.left_bytes() < self.look_below_bytes;
+        self.sight.as_ref().is_some_and(|sight| is_less(sight) || sight.has_more(&self.nearing))
     }
 
     /// Whether all that was planned has been taken or is in hand, and is not enough.
@@ -408,6 +416,7 @@ impl Turns {
             || told.minima != self.news.minima
             || !self.news.changes.is_empty()
             || told.is_short != self.news.is_short
+            || told.short_below != self.news.short_below
             || told.problem != self.news.problem;
         told.clone_from(&self.news);
         state.are_new = true;
@@ -482,6 +491,7 @@ impl Turns {
             sharing.want();
         }
         self.look_below_bytes = decision.look_below_bytes;
+        self.nearing = decision.nearing;
         if let Some(holding) = &self.holding {
             let protected = decision.kept.iter().filter(|kept| !kept.is_demoted && decision.room_bytes > 0);
             let mut paths: BTreeMap<u32, Vec<String>> = BTreeMap::new();
@@ -496,6 +506,7 @@ impl Turns {
         let changes = decision.changes.into_iter().map(|change| (path_of(change.id), change));
         self.news.changes.extend(changes);
         self.news.is_short = decision.is_short;
+        self.news.short_below = decision.short_below.into_iter().map(path_of).collect();
         self.news.source = Some(sight.source());
         self.news.target_bytes = decision.target_bytes;
         self.news.written_per_second = self.written.bytes_per_second();
@@ -596,7 +607,8 @@ impl Turns {
     fn wait(&mut self, is_idle: bool) {
         let now_ns = now_ns();
         let is_little = |sight: &Sight| sight.free_bytes() < 2 * self.target_bytes;
-        let is_near = || self.look_below_bytes > 0 || self.sight.as_ref().is_some_and(is_little);
+        let is_checked = self.look_below_bytes > 0 || !self.nearing.is_empty();
+        let is_near = || is_checked || self.sight.as_ref().is_some_and(is_little);
         let check_ns = self.holds.check_ns().map_or(CHECK_NS, |check_ns| check_ns.min(CHECK_NS));
         let until_ns = if is_near() { self.look_at_ns.min(now_ns + check_ns) } else { self.look_at_ns };
         let left_ns = until_ns.saturating_sub(now_ns);

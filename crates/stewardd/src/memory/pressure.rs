@@ -171,7 +171,9 @@ impl Listeners {
             if is_too_much {
                 listener.tell();
             }
-            listener.due_ns = now_ns + if is_too_much { TOLD_EVERY_NS } else { LOOK_EVERY_NS };
+            let after_ns = if is_too_much { TOLD_EVERY_NS } else { LOOK_EVERY_NS };
+            // On the beat of those who watch, so that one look serves both.
+            listener.due_ns = (now_ns / LOOK_EVERY_NS) * LOOK_EVERY_NS + after_ns;
         }
     }
 

@@ -72,8 +72,17 @@ impl Daemon {
              give the machine more swap"
                 .to_owned()
         });
-        let problems = given.err().into_iter().chain(watched.err()).chain(news.problem).chain(short);
-        self.health.set(Topic::Memory, problems.collect());
+        let below = news.short_below.iter().map(|path| {
+            let domain = self.domains.names().name_of(path);
+            format!(
+                "so little of what {domain} may use is left that could be taken from others in it that no domain below it is \
+                 protected for now: end something there, or give it more"
+            )
+        });
+        let short = short.into_iter().chain(below);
+        let problems: Vec<String> =
+            given.err().into_iter().chain(watched.err()).chain(news.problem).chain(short).collect();
+        self.health.set(Topic::Memory, problems);
     }
 
     /// Has protected domains be watched whether they are in use, and takes in whose protection has lapsed or is there

@@ -1,7 +1,7 @@
 //! What was told of memory as decisions: who is protected no longer or again, from whom memory was taken, and whose
 //! promise was broken by whom. What goes on for long is told as a sum, now and then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 mod telling;
 
@@ -40,4 +40,6 @@ pub(crate) struct Voice {
     taken: BTreeMap<String, Since>,
     broken: BTreeMap<String, Since>,
     is_short: bool,
+    /// Within whose limit too little was left then, by path.
+    short_below: BTreeSet<String>,
 }

@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 use libsteward::api;
 use steward_core::domain::{Node, OWN_LEAF, Tree, name};
 use steward_core::memory::availability::{Available, Room, available};
-use steward_core::memory::manager::Machine;
 use steward_core::memory::pace::time_to_write_ns;
 use steward_core::memory::principal::Principal;
+use steward_core::memory::seen::Machine;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::reading::MemoryUse;
 

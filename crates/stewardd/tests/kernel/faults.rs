@@ -56,7 +56,7 @@ fn each_fault_around_protected_memory_has_its_message_and_the_rest_goes_on() {
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn nobody_is_ended_for_want_of_memory_who_would_have_lived_without_protection() {
-    let config = MachineConfig { disk_mib: Some(400), ..counted(512) };
+    let config = MachineConfig { disk_mib: Some(900), ..counted(512) };
     let told = Transcript::in_machine(config, include_str!("oom.sh"));
     for seed in 1..=8 {
         let text = told.text(&format!("history-{seed}"));
@@ -66,4 +66,31 @@ fn nobody_is_ended_for_want_of_memory_who_would_have_lived_without_protection() 
             assert_eq!(figure(&text, "with "), 0, "history {seed}: {text}");
         }
     }
+    check(&[
+        ("nobody-is-ended-below-a-maximum-where-nobody-is-protected", &|| {
+            told.says("below-a-maximum-default", &["all ended: 0", "used", " of 100 MiB"]);
+            assert!(!told.text("below-a-maximum-default").contains("ended: steward"));
+        }),
+        ("protection-below-a-maximum-is-dropped-before-it-ends-anybody-and-told", &|| {
+            let told_of = "that no domain below it is protected for now";
+            told.says(
+                "below-a-maximum-60s",
+                &["all ended: 0", told_of, "domains below it are protected again"],
+            );
+            let text = told.text("below-a-maximum-60s");
+            assert!(
+                !text.contains("ended: steward") && figure(&text.replace(" MiB", ""), "kept ") >= 130,
+                "{text}"
+            );
+        }),
+        ("a-maximum-below-what-is-kept-and-used-comes-into-force", &|| {
+            told.says("below-a-maximum-60s", &["of 100 MiB"]);
+            assert!(!told.text("below-a-maximum-60s").contains("never: "));
+        }),
+        ("nobody-is-ended-where-a-limit-keeps-others-out-of-the-swap", &|| {
+            for section in ["out-of-the-swap-default", "out-of-the-swap-60s"] {
+                told.says(section, &["all ended: 0", "lived: "]);
+            }
+        }),
+    ]);
 }

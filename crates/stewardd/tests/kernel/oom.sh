@@ -66,3 +66,68 @@ for seed in $(seq 1 $histories); do
     wait $daemon
     swapoff /dev/zram0 2>/dev/null
 done
+
+# Below a maximum, and where a limit keeps others out of the swap, the kernel finds nothing else to take either, however
+# much the machine has left. Each beside a program that is not protected, so that the history itself ends nobody, and
+# beside one that is; one that takes memory steadily, and one that takes it at once.
+dd if=/dev/zero of=/scratch/pages bs=1M count=120 2>/dev/null
+clean
+lives() { # lives COMMAND...: whether it came to its end
+    "$@" >/dev/null 2>&1 && echo "lived: $*" || echo "ended: $*"
+}
+for protect in default 60s; do
+    section below-a-maximum-$protect
+    start_daemon --mechanism deadline
+    steward domain create limited --memory-max 200M --keep >/dev/null
+    steward domain create limited/reader --protect=$protect --keep >/dev/null
+    steward domain create limited/other --keep >/dev/null
+    start steward run --domain limited/reader -- keystrokes --anonymous-mb 10 --file /scratch/pages --keys 1000 --pause 0.3
+    limited=/sys/fs/cgroup/steward.limited
+    wait_for "[ \$(sed -n 's/^file_mapped //p' $limited/memory.stat) -gt 120000000 ]"
+    [ $protect = default ] || wait_for "[ \$(cat $limited/reader/memory.min) -gt 130000000 ]"
+    kept() { echo "kept $(($(cat $limited/reader/memory.min 2>/dev/null || echo 0) >> 20)) MiB"; }
+    kept
+    lives steward run --domain limited/other -- memory-ramp --mb 100 --rate 25 --hold 1
+    kept
+    lives steward run --domain limited/other -- memory-burst --mb 100 --seconds 3 --interval 1
+    steward events | grep 'below it'
+    # It may have less than what is kept of one below it, which gives that up.
+    try steward domain set limited --memory-max 100M
+    wait_for "[ \$(cat $limited/memory.max) = 104857600 ]"
+    echo "used $(($(cat $limited/memory.current) >> 20)) of $(($(cat $limited/memory.max) >> 20)) MiB"
+    wait_for 'test -z "$(steward domain show limited --json | grep failed)"'
+    sed -n 's/^oom_kill /all ended: /p' $limited/memory.events
+    for pid in $(cat $limited/reader/cgroup.procs); do kill -9 $pid; done
+    clean
+    steward domain remove limited >/dev/null
+    kill $daemon
+    wait $daemon
+done
+# On a disk: what is swapped out to memory takes room there.
+dd if=/dev/zero of=/scratch/swap bs=1M count=300 2>/dev/null
+chmod 600 /scratch/swap
+mkswap /scratch/swap >/dev/null
+swapon /scratch/swap
+for protect in default 60s; do
+    section out-of-the-swap-$protect
+    start_daemon --mechanism deadline
+    steward domain create holder --protect=$protect --keep >/dev/null
+    before=$(ended)
+    start steward run --domain holder -- keystrokes --anonymous-mb 120 --keys 1000 --pause 0.3
+    holder=/sys/fs/cgroup/steward.holder
+    wait_for "[ \$(sed -n 's/^anon //p' $holder/memory.stat /sys/fs/cgroup/memory.stat | head -n 1) -gt 120000000 ]"
+    [ $protect = default ] || wait_for "[ \$(cat $holder/memory.min) -gt 120000000 ]"
+    service=/sys/fs/cgroup/service
+    mkdir -p $service
+    echo 0 >$service/memory.swap.max
+    much=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024 + 60))
+    lives sh -c "echo \$\$ >$service/cgroup.procs; exec memory-ramp --mb $much --rate 100 --hold 2"
+    echo "all ended: $(($(ended) - before))"
+    echo "swapped $(($(sed -n 's/^SwapTotal: *//p' /proc/meminfo | sed 's/ kB//') - $(sed -n 's/^SwapFree: *//p' /proc/meminfo | sed 's/ kB//'))) KiB"
+    steward events | grep 'no domain is protected'
+    for pid in $(cat $holder/cgroup.procs); do kill -9 $pid; done
+    clean
+    steward domain remove holder >/dev/null
+    kill $daemon
+    wait $daemon
+done

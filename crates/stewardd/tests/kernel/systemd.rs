@@ -88,6 +88,9 @@ fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_w
                 &["exit code 0", "web: 100", "web-memory: max", "user-disk: default 50", "plain: 20"],
             );
         }),
+        ("what-a-daemon-has-changed-that-does-not-stop-in-time-is-put-back", &|| {
+            has("killed-in-the-end", &["Result=timeout", "ActiveState=failed", "web-memory: max"]);
+        }),
         ("the-unit-that-ships-may-load-the-scheduler-also-when-it-was-killed", &|| {
             let told = sections.map(|section| told.status(section));
             for (section, status) in sections.iter().zip(&told) {

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use proptest::prelude::*;
 
+use super::super::seen::Protected;
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -24,7 +25,7 @@ fn machine() -> Machine {
 fn seen(id: u64, claimed_mib: u64) -> Seen {
     let weight = NonZeroU32::new(100).expect("above 0");
     let principal = Principal { claimed_bytes: claimed_mib * MIB, ..Principal::of_weight(weight) };
-    Seen { id, principal, protected: None, is_spared: false }
+    Seen { id, principal, protected: None, is_spared: false, limited: None }
 }
 
 fn protected(id: u64, claimed_mib: u64, file_mib: u64) -> Seen {
@@ -253,7 +254,7 @@ fn protection_that_was_dropped_a_moment_ago_is_dropped_for_twice_as_long() {
 fn what_is_promised_to_others_does_not_count_as_left_to_take() {
     let machine = Machine { swap_free_bytes: 100 * MIB, anonymous_bytes: 200 * MIB, ..machine() };
     // 40 are free, 200 of files, and 100 of programs' own fit into the swap.
-    let distance = |domains: &[Seen]| machine.distance_bytes(domains, machine.total_bytes) / MIB;
+    let distance = |domains: &[Seen]| machine.distance(domains, machine.total_bytes).bytes() / MIB;
     assert_eq!(distance(&[seen(1, 300)]), 340);
     let mut promised = seen(1, 300);
     (promised.principal.min_bytes, promised.principal.clean_bytes) = (150 * MIB, 50 * MIB);
@@ -273,7 +274,7 @@ fn what_is_promised_to_others_does_not_count_as_left_to_take() {
 fn what_a_protected_domain_is_promised_and_does_not_use_cannot_be_taken_either() {
     let machine = Machine { swap_free_bytes: 2000 * MIB, anonymous_bytes: 900 * MIB, ..machine() };
     // 40 are free and 200 of files: of 900 of programs' own, what is neither used nor promised is left.
-    let distance = |domains: &[Seen]| machine.distance_bytes(domains, machine.total_bytes) / MIB;
+    let distance = |domains: &[Seen]| machine.distance(domains, machine.total_bytes).bytes() / MIB;
     let idle = |seen: Seen, idle_mib: u64| {
         let protected = seen.protected.map(|protected| Protected { idle_bytes: idle_mib * MIB, ..protected });
         Seen { protected, ..seen }
@@ -314,4 +315,35 @@ fn protection_is_dropped_in_time_where_what_is_left_goes_fast() {
     // As much within a look is what programs do; and with most of the memory left nobody has to check.
     assert!(!decide(1270, 380).0);
     assert_eq!(decide(2000, 900), (false, 0));
+}
+
+#[test]
+fn what_has_to_be_written_first_goes_no_faster_because_free_memory_does() {
+    // 2 GiB a second, as a program fills it in huge pages, with 300 MiB free above what the kernel begins at.
+    let mut manager = Manager::default();
+    let mut decide = |at_ms: u64, free_mib: u64, swap_mib: u64| {
+        let (free_bytes, swap_free_bytes) = (free_mib * MIB, swap_mib * MIB);
+        let machine =
+            Machine { free_bytes, swap_free_bytes, file_bytes: 0, anonymous_bytes: 700 * MIB, ..machine() };
+        manager.decide(at_ms * 1_000_000, &machine, &[protected(1, 300, 0)], &settings()).is_short
+    };
+    assert!(!decide(0, 360, 100));
+    assert!(!decide(20, 320, 100), "what is free will be gone, and the swap is there");
+    assert!(!decide(100, 160, 100));
+    assert!(!decide(150, 60, 100), "nothing is free any more");
+    assert!(
+        !decide(400, 60, 90),
+        "40 MiB a second go to the swap: 8 in the time in which that can be stopped"
+    );
+    assert!(decide(650, 60, 70), "70, and 16 less in that time: less than a sixteenth of the machine");
+    // Of what can be written 20 went in 20 ms: so it does not wait for a disk.
+    let mut manager = Manager::default();
+    let quick = |swap_mib| Machine { swap_free_bytes: swap_mib * MIB, file_bytes: 0, ..machine() };
+    assert!(!manager.decide(0, &quick(200), &[protected(1, 300, 0)], &settings()).is_short);
+    assert!(manager.decide(20_000_000, &quick(180), &[protected(1, 300, 0)], &settings()).is_short);
+    // What went out and made room did not go away.
+    let earlier = Distance { quick_bytes: 10, slow_bytes: 100 };
+    assert_eq!(Distance { quick_bytes: 20, slow_bytes: 90 }.falls(&earlier, 1, 2), 0);
+    assert_eq!(Distance { quick_bytes: 5, slow_bytes: 90 }.falls(&earlier, 1, 2), 25);
+    assert_eq!(Distance { quick_bytes: 0, slow_bytes: 100 }.falls(&earlier, 0, 1000), 0);
 }

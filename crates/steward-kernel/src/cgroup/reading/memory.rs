@@ -223,6 +223,11 @@ pub(super) fn max(cgroup: &CgroupDirectory) -> Result<Option<Bound>, KernelError
     bound(cgroup, "memory.max")
 }
 
+/// `memory.swap.max` alone; `None` where there is no such file.
+pub(super) fn swap_max(cgroup: &CgroupDirectory) -> Result<Option<Bound>, KernelError> {
+    bound(cgroup, "memory.swap.max")
+}
+
 /// A file with one of them; `None` where there is no such file.
 fn bound(cgroup: &CgroupDirectory, file: &str) -> Result<Option<Bound>, KernelError> {
     let Some(text) = cgroup.read_if_present(file)? else { return Ok(None) };

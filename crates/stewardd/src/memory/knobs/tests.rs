@@ -67,6 +67,33 @@ fn after_a_kill_the_journal_puts_back_what_was_there_before_the_first_change() {
 }
 
 #[test]
+fn who_fetches_back_what_is_taken_is_held_until_the_maximum_is_in_force() {
+    let machine = Machine::new();
+    let cgroup = machine.roots.cgroup.join("steward.a");
+    let write = |file: &str, text: &str| std::fs::write(cgroup.join(file), text).expect("a file");
+    write("memory.low", "0\n");
+    write("memory.high", "5000\n");
+    // What is taken is there again at once.
+    write("memory.reclaim", "");
+    let (knobs, told) = (machine.knobs(), wanted(None, Some(900)));
+    assert_eq!(knobs.set(&machine.place, told), Ok(Progress::GoesOn));
+    assert_eq!((machine.says("memory.high"), machine.says("memory.max")), ("900".into(), "max".into()));
+    write("memory.current", "890\n");
+    assert_eq!(knobs.set(&machine.place, told), Ok(Progress::Done));
+    assert_eq!((machine.says("memory.high"), machine.says("memory.max")), ("5000".into(), "900".into()));
+    // Who is held already is not held less; and what is wanted no longer holds nobody.
+    write("memory.current", "1000\n");
+    write("memory.high", "700\n");
+    assert_eq!(knobs.set(&machine.place, wanted(None, Some(800))), Ok(Progress::GoesOn));
+    assert_eq!(machine.says("memory.high"), "700");
+    write("memory.high", "max\n");
+    assert_eq!(knobs.set(&machine.place, wanted(None, Some(800))), Ok(Progress::GoesOn));
+    assert_eq!(machine.says("memory.high"), "800");
+    assert_eq!(knobs.set(&machine.place, wanted(None, None)), Ok(Progress::Done));
+    assert_eq!((machine.says("memory.high"), machine.says("memory.max")), ("max".into(), "max".into()));
+}
+
+#[test]
 fn a_maximum_below_what_is_used_and_cannot_be_taken_is_not_written() {
     let machine = Machine::new();
     // Nothing takes what is written here, so that the use stays what it is, until the tries are over.

@@ -5,9 +5,10 @@ use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 
 use steward_core::memory::ageing::{Generation, Reading};
+use steward_core::memory::beneath::Nearing;
 use steward_core::memory::bumps::Taker;
-use steward_core::memory::manager::{Machine, Protected, Seen};
 use steward_core::memory::principal::Principal;
+use steward_core::memory::seen::{Limited, Machine, Protected, Seen};
 use steward_core::memory::source::Source;
 use steward_core::memory::trials::Signs;
 use steward_core::resource::Resource;
@@ -68,6 +69,8 @@ struct Limits {
     /// What the kernel is told to leave to it; read only at the top.
     min_bytes: u64,
     max_bytes: u64,
+    /// How much of it may be swapped out.
+    swap_max_bytes: u64,
     read_at_ns: u64,
 }
 
@@ -79,6 +82,9 @@ struct Standing {
     /// Pages of files that were read once and not used since.
     read_once_bytes: u64,
     swapped_bytes: u64,
+    /// Of it and all below it: pages of files, and programs' own, that can be taken.
+    takeable_file_bytes: u64,
+    takeable_own_bytes: u64,
     /// What it fetched back soon after it had been taken, so far.
     refaulted_bytes: u64,
     refaulted_file_bytes: u64,
@@ -124,6 +130,8 @@ impl Group {
             clean_bytes: stat.clean_bytes(),
             read_once_bytes: stat.read_once_bytes(),
             swapped_bytes: self.reader.memory_swap_bytes().ok().flatten().unwrap_or(0),
+            takeable_file_bytes: stat.files_bytes(),
+            takeable_own_bytes: stat.anonymous_bytes(),
             refaulted_bytes: stat.refaulted_pages().saturating_mul(page_bytes),
             refaulted_file_bytes: stat.workingset_refault_file_pages.saturating_mul(page_bytes),
             stalled_ns: waited(Resource::Memory),
@@ -132,6 +140,30 @@ impl Group {
             read_at_ns: now_ns,
         };
         *self.standing.insert(read)
+    }
+
+    /// What can be taken within it, where it has a limit that matters: a maximum, with protected ones below it, or one
+    /// of what may be swapped out. Of that alone an older reading does: what it has more since is not of files.
+    fn limited(&mut self, now_ns: u64, with_pressure: bool, is_above_protected: bool) -> Option<Limited> {
+        let Limits { max_bytes, swap_max_bytes, .. } = self.limits;
+        let standing = if max_bytes != u64::MAX && is_above_protected {
+            self.standing(now_ns, with_pressure)
+        } else if swap_max_bytes != u64::MAX {
+            let is_recent = |known: &Standing| now_ns.saturating_sub(known.read_at_ns) < LIMITS_NS;
+            self.standing.filter(is_recent).unwrap_or_else(|| self.standing(now_ns, with_pressure))
+        } else {
+            return None;
+        };
+        let grown_bytes = self.charged_bytes.saturating_sub(standing.charged_bytes);
+        let swap_left_bytes = match swap_max_bytes {
+            u64::MAX => u64::MAX,
+            most_bytes => most_bytes.saturating_sub(standing.swapped_bytes),
+        };
+        Some(Limited {
+            file_bytes: standing.takeable_file_bytes,
+            anonymous_bytes: standing.takeable_own_bytes.saturating_add(grown_bytes),
+            swap_left_bytes,
+        })
     }
 }
 
@@ -392,6 +424,7 @@ impl Sight {
         self.read_ages(now_ns, orders, |place| claimed_bytes[place].saturating_sub(of_children[place]));
         let mut periods = Vec::new();
         let mut domains = Vec::with_capacity(self.groups.len());
+        let are_above_protected = self.are_above(|group| orders.protect_ns(&group.path).is_some());
         for (place, group) in self.groups.iter_mut().enumerate() {
             let ordered = orders.of(&group.path);
             let weight =
@@ -446,7 +479,8 @@ impl Sight {
                 protected
             });
             let is_spared = group.path == self.own;
-            domains.push(Seen { id: group.id, principal, protected, is_spared });
+            let limited = group.limited(now_ns, is_tried, are_above_protected[place]);
+            domains.push(Seen { id: group.id, principal, protected, is_spared, limited });
         }
         self.periods = periods;
         self.read.retain(|id, _| self.periods.iter().any(|(known, _)| known == id));
@@ -455,11 +489,23 @@ impl Sight {
 
     /// By place, whether others are below it.
     fn has_children(&self) -> Vec<bool> {
-        let mut has_children = vec![false; self.groups.len()];
-        for parent in self.groups.iter().filter_map(|group| group.parent) {
-            has_children[parent] = true;
+        self.are_above(|_| true)
+    }
+
+    /// By place, whether such ones are below it.
+    fn are_above(&self, is_such: impl Fn(&Group) -> bool) -> Vec<bool> {
+        let mut are_above = vec![false; self.groups.len()];
+        for (place, group) in self.groups.iter().enumerate().rev() {
+            if let Some(parent) = group.parent {
+                are_above[parent] |= are_above[place] || is_such(group);
+            }
         }
-        has_children
+        are_above
+    }
+
+    /// Whether one of these has more charged to it than was said.
+    pub(super) fn has_more(&self, nearing: &[Nearing]) -> bool {
+        nearing.iter().any(|near| self.charged_now(near.id) > near.charged_bytes)
     }
 
     /// Reads the ages of those that are protected, where what was read is too old; all of them at once, since the
@@ -610,9 +656,16 @@ fn limits(reader: &CgroupReader, path: &str, read_at_ns: u64) -> Option<Limits> 
         Bound::Max => u64::MAX,
     };
     let max_bytes = bytes(reader.memory_max().ok()??);
+    let swap_max_bytes = reader.memory_swap_max().ok().flatten().map_or(u64::MAX, bytes);
     let min_bytes = if path.contains('/') { 0 } else { reader.memory_min().ok()?.map_or(0, bytes) };
     let weight = reader.cpu_weight().ok().flatten().and_then(|weight| u32::try_from(weight).ok());
-    Some(Limits { weight: weight.unwrap_or(WEIGHT_DEFAULT), min_bytes, max_bytes, read_at_ns })
+    Some(Limits {
+        weight: weight.unwrap_or(WEIGHT_DEFAULT),
+        min_bytes,
+        max_bytes,
+        swap_max_bytes,
+        read_at_ns,
+    })
 }
 
 /// A cgroup, as far as it matters whether what is below it is looked at.

@@ -36,6 +36,10 @@ impl Daemon {
         if news.is_short != std::mem::replace(&mut self.memory.voice.is_short, news.is_short) {
             self.tell_short(news.is_short, cared);
         }
+        let before = std::mem::replace(&mut self.memory.voice.short_below, news.short_below.clone());
+        for path in before.symmetric_difference(&news.short_below) {
+            self.tell_short_below(path, news.short_below.contains(path), cared);
+        }
         for (path, bytes) in &news.taken_bytes {
             let seen_bytes = self.memory.voice.seen_bytes.insert(path.clone(), *bytes).unwrap_or(0);
             if let Some(bytes) = bytes.checked_sub(seen_bytes).filter(|bytes| *bytes > 0) {
@@ -85,13 +89,43 @@ impl Daemon {
                 "There is enough memory to take from others: domains are protected again.",
             )
         };
+        self.tell_protected(kind, text.to_owned(), cared, &|_| true);
+    }
+
+    /// Concerns those below one, by path, within whose limit too little is left, or is enough again.
+    fn tell_short_below(&mut self, path: &str, is_short: bool, cared: &Cared) {
+        let domain = self.domains.names().name_of(path);
+        let (kind, text) = if is_short {
+            let text = format!(
+                "So little of what {domain} may use is left that could be taken from others in it that no domain below it is \
+                 protected for now."
+            );
+            (EventKind::MemoryShort, text)
+        } else {
+            let text = format!(
+                "There is enough to take from others within what {domain} may use: domains below it are protected again."
+            );
+            (EventKind::MemoryEnough, text)
+        };
+        let is_below = |below: &str| below.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+        self.tell_protected(kind, text, cared, &|below| below == path || is_below(below));
+    }
+
+    /// Tells those of whom something is or was protected, and whom it concerns.
+    fn tell_protected(
+        &mut self,
+        kind: EventKind,
+        text: String,
+        cared: &Cared,
+        concerns: &dyn Fn(&str) -> bool,
+    ) {
         let promised = self.domains.memory_promises();
-        let mut whose: Vec<Whose> =
-            promised.iter().map(|promise| self.domains.whose(&promise.path)).collect();
-        whose.extend(cared.kept_bytes.keys().map(|path| self.domains.whose(domain_of(path))));
+        let promised = promised.iter().map(|promise| promise.path.as_str());
+        let paths = promised.chain(cared.kept_bytes.keys().map(String::as_str)).filter(|path| concerns(path));
+        let mut whose: Vec<Whose> = paths.map(|path| self.domains.whose(domain_of(path))).collect();
         whose.sort_unstable();
         whose.dedup();
-        let event = decision(kind, None, None, text.to_owned());
+        let event = decision(kind, None, None, text);
         self.domains.push(Told { event, domain: None, about: About { whose, naming: None } });
     }
 

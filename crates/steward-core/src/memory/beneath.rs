@@ -1,0 +1,235 @@
+//! Protected domains below one that has a limit of its own: what holds for the machine holds there on a smaller scale.
+//!
+//! When a cgroup reaches its maximum, the kernel takes memory from those in it, leaves what they are told to keep, and
+//! ends one of them when it finds nothing else, however much the machine has left
+//! (Documentation/admin-guide/cgroup-v2.rst, memory.max; mm/memcontrol.c, mem_cgroup_out_of_memory). So what is kept
+//! below one with a maximum leaves others a part of it, and nothing is kept there once all that could be taken in it
+//! comes near to nothing, as [`super::manager`] does with the machine as a whole. A limit of what may be swapped out
+//! is a smaller swap.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::principal::parent_of;
+use super::protection::Kept;
+use super::seen::{Machine, Seen};
+use super::shortage::{AHEAD_NS, Distance, SHORT_PART, Shortage};
+
+/// One that has protected domains below it is looked at again at once when it has this part of its maximum more; not
+/// while it is farther from having nothing left than three quarters of that.
+const LOOK_PART: u64 = 32;
+
+/// A cgroup of which more than this is charged is looked at again at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nearing {
+    /// The cgroup's id.
+    pub id: u64,
+    /// How much, in bytes.
+    pub charged_bytes: u64,
+}
+
+/// What is remembered of one from look to look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Remembered {
+    short: Shortage,
+    last: Option<(u64, Distance)>,
+}
+
+/// What is remembered of those with a maximum that have protected domains below them, by id of the cgroup.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Beneath(BTreeMap<u64, Remembered>);
+
+/// How one of them stands. Bytes.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    place: usize,
+    max_bytes: u64,
+    /// How far it is to having nothing left, as it will be when this decision is in force.
+    ahead_bytes: u64,
+    is_far: bool,
+    is_short: bool,
+}
+
+impl Standing {
+    /// With less than this left nothing is kept below it.
+    fn near_bytes(&self) -> u64 {
+        self.max_bytes / SHORT_PART
+    }
+}
+
+/// How all of them stand at one look.
+#[derive(Debug)]
+pub(super) struct Found<'look> {
+    domains: &'look [Seen],
+    places: BTreeMap<u64, usize>,
+    standings: Vec<Standing>,
+}
+
+impl Beneath {
+    /// How those stand that have a maximum and protected domains below them. `promised_bytes` is, by place, what those
+    /// below are told to keep beside what protected ones do.
+    pub(super) fn look<'look>(
+        &mut self,
+        now_ns: u64,
+        machine: &Machine,
+        domains: &'look [Seen],
+        promised_bytes: &[u64],
+    ) -> Found<'look> {
+        let mut kept: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        for (place, seen) in domains.iter().enumerate() {
+            let Some((of_files, of_own)) = seen.used_of_files_and_own() else { continue };
+            for above in above(domains, place).filter(|above| domains[*above].has_maximum()) {
+                let below = kept.entry(above).or_default();
+                *below = (below.0.saturating_add(of_files), below.1.saturating_add(of_own));
+            }
+        }
+        let ids: BTreeSet<u64> = kept.keys().map(|place| domains[*place].id).collect();
+        self.0.retain(|id, _| ids.contains(id));
+        let standings = kept
+            .into_iter()
+            .filter_map(|(place, below)| {
+                let distance = distance(machine, domains, place, below, promised_bytes[place])?;
+                Some(self.stands(now_ns, domains, place, distance))
+            })
+            .collect();
+        let places = domains.iter().enumerate().map(|(place, seen)| (seen.id, place)).collect();
+        Found { domains, places, standings }
+    }
+
+    fn stands(&mut self, now_ns: u64, domains: &[Seen], place: usize, distance: Distance) -> Standing {
+        let max_bytes = domains[place].principal.max_bytes;
+        let known = self.0.entry(domains[place].id).or_default();
+        let falls_bytes = known
+            .last
+            .map_or(0, |(at_ns, last)| distance.falls(&last, now_ns.saturating_sub(at_ns), AHEAD_NS));
+        known.last = Some((now_ns, distance));
+        let ahead_bytes = distance.bytes().saturating_sub(falls_bytes);
+        let is_far = distance.bytes() >= max_bytes / 4 * 3;
+        let is_short = known.short.becomes(now_ns, max_bytes / SHORT_PART, ahead_bytes);
+        Standing { place, max_bytes, ahead_bytes, is_far, is_short }
+    }
+}
+
+impl Found<'_> {
+    /// Those below which nothing is kept, by id of the cgroup.
+    pub(super) fn short(&self) -> Vec<u64> {
+        let short = self.standings.iter().filter(|standing| standing.is_short);
+        short.map(|standing| self.domains[standing.place].id).collect()
+    }
+
+    /// When which of them is to be looked at again.
+    pub(super) fn nearing(&self) -> Vec<Nearing> {
+        let near = self.standings.iter().filter(|standing| !standing.is_far);
+        near.map(|standing| {
+            let seen = &self.domains[standing.place];
+            let charged_bytes = seen.principal.charged_bytes().saturating_add(standing.max_bytes / LOOK_PART);
+            Nearing { id: seen.id, charged_bytes }
+        })
+        .collect()
+    }
+
+    /// Has nothing be kept below those that are short, and no more below the others than leaves a part of their maximum
+    /// to everybody there: what is used comes before what is there to grow.
+    pub(super) fn lessen(&self, kept: &mut [Kept]) {
+        for standing in &self.standings {
+            let most_bytes = standing.max_bytes - standing.near_bytes();
+            let is_below = |kept: &&mut Kept| self.is_below(kept.id, standing.place);
+            let used_bytes = |kept: &Kept| {
+                let wanting = self.places.get(&kept.id).and_then(|place| self.domains[*place].wanting());
+                wanting.map_or(0, |wanting| wanting.used_bytes.min(kept.bytes))
+            };
+            let used = kept.iter_mut().filter(is_below).map(|kept| used_bytes(kept));
+            let mut spare_bytes = most_bytes.saturating_sub(used.fold(0, u64::saturating_add));
+            for kept in kept.iter_mut().filter(is_below) {
+                if standing.is_short {
+                    kept.bytes = 0;
+                } else {
+                    let used_bytes = used_bytes(kept);
+                    let more_bytes = (kept.bytes - used_bytes).min(spare_bytes);
+                    spare_bytes -= more_bytes;
+                    kept.bytes = used_bytes + more_bytes;
+                }
+            }
+        }
+    }
+
+    /// Whether what is idle of this one, by id, may be covered, where that of all together is this much, by id: there
+    /// is enough without in each that it is below.
+    pub(super) fn may_cover(&self, id: u64, idle_bytes: &BTreeMap<u64, u64>) -> bool {
+        let is_enough = |standing: &Standing| {
+            let idle = idle_bytes.iter().filter(|(id, _)| self.is_below(**id, standing.place));
+            let idle_bytes = idle.map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+            standing.ahead_bytes.saturating_sub(idle_bytes) >= 2 * standing.near_bytes()
+        };
+        self.standings.iter().filter(|standing| self.is_below(id, standing.place)).all(is_enough)
+    }
+
+    fn is_below(&self, id: u64, place: usize) -> bool {
+        let below = self.places.get(&id);
+        below.is_some_and(|below| above(self.domains, *below).any(|above| above == place))
+    }
+}
+
+/// The places above one, from the next on.
+fn above(domains: &[Seen], place: usize) -> impl Iterator<Item = usize> {
+    let up = |place: &usize| parent_of(*place, &domains[*place].principal);
+    std::iter::successors(up(&place), up)
+}
+
+/// How much can still be allocated in one with a maximum before the kernel finds nothing to take there; `None` where it
+/// is not known what is in it. Below it protected ones use so much of files and of their own, and others are told to
+/// keep `promised_bytes`.
+fn distance(
+    machine: &Machine,
+    domains: &[Seen],
+    place: usize,
+    (of_files, of_own): (u64, u64),
+    promised_bytes: u64,
+) -> Option<Distance> {
+    let (seen, limited) = (&domains[place], domains[place].limited?);
+    let left_bytes = seen.principal.max_bytes.saturating_sub(seen.principal.charged_bytes());
+    // Nobody knows of what that is: of files first, which can be had at once.
+    let file_bytes = limited.file_bytes.saturating_sub(of_files);
+    let promised_of_files = promised_bytes.min(file_bytes);
+    let of_own = of_own.saturating_add(promised_bytes - promised_of_files);
+    Some(Distance {
+        quick_bytes: left_bytes.saturating_add(file_bytes - promised_of_files),
+        slow_bytes: limited.anonymous_bytes.saturating_sub(of_own).min(swap_left(machine, domains, place)),
+    })
+}
+
+/// How much of one may be swapped out, by its limit, those above it and the room there is, in bytes.
+fn swap_left(machine: &Machine, domains: &[Seen], place: usize) -> u64 {
+    let own = |place: usize| domains[place].limited.map_or(u64::MAX, |limited| limited.swap_left_bytes);
+    let all = std::iter::once(place).chain(above(domains, place)).map(own);
+    all.fold(machine.swap_free_bytes, u64::min)
+}
+
+/// Programs' own pages that a limit of what may be swapped out keeps in memory, however much room there is in the swap,
+/// without those that protected domains use, in bytes.
+pub(super) fn stuck_bytes(domains: &[Seen]) -> u64 {
+    let mut below = vec![(0_u64, 0_u64); domains.len()];
+    let mut all_bytes = 0_u64;
+    // Children come after their parents.
+    for (place, seen) in domains.iter().enumerate().rev() {
+        let (mut stuck_bytes, mut kept_bytes) = below[place];
+        kept_bytes = kept_bytes.saturating_add(seen.used_of_files_and_own().map_or(0, |(_, of_own)| of_own));
+        if let Some(limited) = seen.limited {
+            let others_bytes = limited.anonymous_bytes.saturating_sub(kept_bytes);
+            stuck_bytes = stuck_bytes.max(others_bytes.saturating_sub(limited.swap_left_bytes));
+        }
+        match parent_of(place, &seen.principal) {
+            Some(parent) => {
+                let (stuck, kept) = &mut below[parent];
+                *stuck = stuck.saturating_add(stuck_bytes);
+                *kept = kept.saturating_add(kept_bytes);
+            }
+            None => all_bytes = all_bytes.saturating_add(stuck_bytes),
+        }
+    }
+    all_bytes
+}
+
+#[cfg(test)]
+mod tests;
