@@ -26,8 +26,11 @@ const KNOW_CLASSES: &[&str] = &[BY_CLASS, SECOND];
 const REQUESTS_MIN: u64 = 128;
 /// The same where no more than so many as before may be writes: nine who read 20 MB at once have 360, and kept one of
 /// twelve saves waiting for a place for 100 to 600 ms. More writes would be no good: what a save waits for in the
-/// journal may be the last of them. The kernel takes 2048 at most (`MAX_SCHED_RQ`); each is less than a kilobyte.
+/// journal may be the last of them. Each is less than a kilobyte.
 const REQUESTS_WITH_FEW_WRITES: u64 = 1024;
+/// How many may wait in an elevator at most (`MAX_SCHED_RQ`, block/blk-mq.h). Without one there are as many as the device
+/// takes at once, which may be more.
+const REQUESTS_MAX: u64 = 2048;
 /// The kernel makes room for as many in each hardware queue: no more than so many in all of them together for that.
 const REQUESTS_OF_ALL_QUEUES: u64 = 4096;
 /// What the kernel has for writes of [`REQUESTS_MIN`] by itself: three quarters (`bfq_depth_updated()`).
@@ -239,7 +242,7 @@ pub fn takes_several(device: &Device) -> bool {
 
 /// How many requests may wait for a device, and how many of them may be writes.
 fn room(device: &Device) -> (u64, Option<u64>) {
-    let requests = device.requests.max(REQUESTS_MIN);
+    let requests = device.requests.clamp(REQUESTS_MIN, REQUESTS_MAX);
     let many = REQUESTS_WITH_FEW_WRITES.min(REQUESTS_OF_ALL_QUEUES / device.hardware_queues.max(1));
     match device.limits_writes {
         true => (requests.max(many), Some(WRITES_OF_THEM)),
@@ -490,6 +493,8 @@ mod tests {
     }
 
     #[test]
+        // A device without an elevator may take more than the kernel allows in one.
+        assert_eq!([room(4096, true, 1), room(4096, false, 8)], [(2048, Some(96)), (2048, None)]);
     fn a_disk_is_kept_idle_for_who_is_served_first_in_moments_or_always_where_it_takes_one_request() {
         for (depth, first, is_strict) in [
             (Some(1), First::Untold, true),

@@ -15,6 +15,9 @@ use crate::error::KernelError;
 use crate::journal::{Change, JournalError, SharedJournal};
 use crate::roots::{Roots, read_if_present, write};
 
+/// The file that says, and chooses, what orders a queue's requests.
+const SCHEDULER: &str = "scheduler";
+
 /// All disks, without partitions, by name. What goes away while they are read is left out.
 ///
 /// # Errors
@@ -152,7 +155,7 @@ fn change_elevator(
         disk: disk_of(queue),
     })?);
     if device.elevator != order.elevator {
-        write(&queue.join("scheduler"), order.elevator)?;
+        write(&queue.join(SCHEDULER), order.elevator)?;
     }
     // With each elevator the kernel chooses it anew.
     write(&queue.join("nr_requests"), &order.requests.to_string())?;
@@ -170,6 +173,13 @@ fn limit_writes(
     order: &Order,
     queue: &Path,
     ordered: &mut Ordered,
+/// Whether a failure of [`order`] says that the kernel has no such elevator: it is about the file that chooses one, and
+/// not about what is set of it.
+pub fn is_about_elevator(error: &KernelError) -> bool {
+    let is_about = |path: &Path| path.file_name().is_some_and(|file| file == SCHEDULER);
+    error.errno() == Some(libc::EINVAL) && matches!(error, KernelError::Write { path, .. } if is_about(path))
+}
+
 ) -> Result<(), JournalError> {
     let Some(writes) = order.writes else { return Ok(()) };
     ordered.changes.extend(write_if_taken(journal, queue, "async_depth", &writes.to_string())?);
@@ -396,6 +406,48 @@ mod tests {
             (
                 &[("wwid", "eui.0025\n"), ("device/model", "Fast \n"), ("device/serial", "S1\n")][..],
                 "wwid eui.0025",
+    #[test]
+    fn a_device_of_device_mapper_that_queues_requests_is_a_disk_and_its_paths_are_left_alone() {
+        let (directory, roots) = with_files(&FILES);
+        for (path, text) in [
+            ("dm-1/dev", "253:1\n"),
+            ("dm-1/dm/name", "mpatha\n"),
+            ("dm-1/mq/0/nr_tags", "128\n"),
+            ("dm-1/slaves/sdb/dev", "8:16\n"),
+            ("sdb/dev", "8:16\n"),
+            ("sdb/mq/0/nr_tags", "32\n"),
+            ("sdb/holders/dm-1/dev", "253:1\n"),
+        ] {
+            let path = directory.path().join("sys/block").join(path);
+            std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+            std::fs::write(path, text).expect("a file");
+        }
+        let devices = list(&roots).expect("disks");
+        let of = |name: &str| devices.iter().find(|device| device.name == name).expect("it is there");
+        let multipath = of("dm-1");
+        assert!(!multipath.stands_for_others && multipath.queues && multipath.path_of.is_none());
+        assert_eq!(of("sdb").path_of.as_deref(), Some("dm-1"));
+        assert_eq!((of("dm-0").path_of.as_ref(), of("sda").path_of.as_ref()), (None, None));
+        let present = present(&roots).into_keys().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(present, ["dm-1", "sda"]);
+    }
+
+    #[test]
+    fn only_of_the_file_that_chooses_an_elevator_it_is_said_that_there_is_none() {
+        for (file, errno, is_about) in [
+            ("scheduler", libc::EINVAL, true),
+            ("scheduler", libc::EIO, false),
+            ("nr_requests", libc::EINVAL, false),
+        ] {
+            let error = KernelError::Write {
+                path: Path::new("/sys/block/sda/queue").join(file),
+                value: String::new(),
+                source: std::io::Error::from_raw_os_error(errno),
+            };
+            assert_eq!(is_about_elevator(&error), is_about, "{file}");
+        }
+    }
+
             ),
             (&[("device/wwid", "t10.ATA   QEMU\n")], "wwid t10.ATA QEMU"),
             (
