@@ -27,6 +27,10 @@ pub struct Device {
     /// The disks that its requests end up at, by name, where it stands for others and that is known.
     #[serde(default)]
     pub below: Vec<String>,
+    /// The device that hands requests on to it past its own elevator, where there is one: it is one of several ways to
+    /// the same disk (multipath), where they are ordered.
+    #[serde(default)]
+    pub path_of: Option<String>,
     /// Whether the kernel queues its requests, so that an elevator can order them.
     pub queues: bool,
     /// In how many queues the device takes them; 0 where nobody has said.
@@ -61,6 +65,11 @@ pub struct Device {
 }
 
 impl Device {
+    /// Whether its requests are its own: it hands none on to others, and gets none that others have ordered.
+    pub fn is_own(&self) -> bool {
+        !self.stands_for_others && self.path_of.is_none()
+    }
+
     /// Whether it is to be taken for a disk that rotates: by what its owner says, else by how many pages far from each
     /// other it was found to read in a second, else by what it says itself.
     pub fn rotates(&self) -> bool {

@@ -205,6 +205,9 @@ pub fn choose(device: &Device, need: Need) -> Choice {
             disks => format!("it hands its requests to {}, where they are ordered", and(disks)),
         });
     }
+    if let Some(name) = &device.path_of {
+        return leave(format!("its requests come from {name}, where they are ordered"));
+    }
     if !device.queues {
         return leave("the kernel queues no requests for it".to_owned());
     }
@@ -296,7 +299,7 @@ fn and(names: &[String]) -> String {
 
 /// Whether whoever has the real-time class is served first on a device as it is now.
 pub fn serves_first(device: &Device) -> bool {
-    !device.stands_for_others && device.queues && KNOW_CLASSES.contains(&device.elevator.as_str())
+    device.is_own() && device.queues && KNOW_CLASSES.contains(&device.elevator.as_str())
 }
 
 /// Whether weights of cgroups can say who is served first on each device on which anything says it: all of them have
@@ -548,6 +551,7 @@ mod tests {
     fn what_orders_nothing_or_everything_itself_is_left_alone_with_the_reason() {
         for (device, why) in [
             (Device { stands_for_others: true, ..disk() }, "hands its requests to others"),
+            (Device { path_of: Some("dm-0".to_owned()), ..disk() }, "come from dm-0, where they are ordered"),
             (Device { queues: false, ..disk() }, "queues no requests"),
             (Device { rotational: false, depth: Some(1023), ..disk() }, "does not rotate"),
         ] {

@@ -179,7 +179,7 @@ pub fn explain(facts: &Facts) -> String {
         format!("Beside the others of its level it has the weight {weight} of at most 1000, where the usual is 100.")
     }));
     lines.extend(facts.problem.as_ref().map(|why| format!("Not all of that is in force: {why}.")));
-    let own = facts.devices.iter().filter(|device| !device.stands_for_others && device.queues);
+    let own = facts.devices.iter().filter(|device| device.is_own() && device.queues);
     let said = |device: &Device| elevator::backend(device, &facts.in_force);
     lines.extend(own.map(|device| format!("{}: {}.", device.name, said(device))));
     lines.iter().map(|line| format!("{line}\n")).collect()

@@ -45,6 +45,18 @@ pub fn name_of(number: &str, roots: &Roots) -> Option<String> {
         .map(|(_, name)| name)
 }
 
+/// Whether it is a device of device-mapper that queues requests itself (multipath, but where it was made otherwise): its
+/// own elevator orders them, and they are handed on past those of the disks below (`blk_insert_cloned_request()`).
+pub(super) fn takes_requests(directory: &Path) -> bool {
+    directory.join("dm").is_dir() && directory.join("mq").is_dir()
+}
+
+/// The device that hands its requests on to this disk past the disk's own elevator.
+pub(super) fn orders_for(directory: &Path, roots: &Roots) -> Option<String> {
+    let holders = names_in(&directory.join("holders")).into_iter();
+    holders.into_iter().find(|name| takes_requests(&roots.sys.join("block").join(name)))
+}
+
 struct Walk<'a> {
     roots: &'a Roots,
     device_of_file: DeviceOfFile,
@@ -64,6 +76,10 @@ impl Walk<'_> {
             }
             return;
         };
+        if takes_requests(&directory) {
+            self.disks.insert(name.to_owned());
+            return;
+        }
         let below = names_in(&directory.join("slaves"));
         if !below.is_empty() {
             below.iter().for_each(|name| self.down(name, depth + 1));
@@ -113,7 +129,7 @@ mod tests {
 
     /// Two disks, of which the second has two partitions; LVM on crypt on one of these and on the other disk, a RAID of
     /// both, a loop on a file, one on nothing, a circle.
-    const FILES: [(&str, &str); 21] = [
+    const FILES: [(&str, &str); 25] = [
         ("sys/block/sda/dev", "8:0\n"),
         ("sys/block/sdb/dev", "8:16\n"),
         ("sys/block/sdb/sdb1/partition", "1\n"),
@@ -133,6 +149,10 @@ mod tests {
         ("sys/block/loop1/loop/sizelimit", "0\n"),
         ("sys/block/loop3/dev", "7:3\n"),
         ("sys/block/loop2/loop/backing_file", "/on-several/image\n"),
+        ("sys/block/dm-3/dm/name", "mpatha\n"),
+        ("sys/block/dm-3/mq/0/nr_tags", "128\n"),
+        ("sys/block/dm-3/slaves/sda/dev", "8:0\n"),
+        ("sys/block/dm-4/slaves/dm-3/dev", "253:3\n"),
         ("sys/block/dm-8/slaves/dm-9/dev", "253:9\n"),
         ("sys/block/dm-9/slaves/dm-8/dev", "253:8\n"),
     ];
@@ -155,6 +175,9 @@ mod tests {
             ("dm-1", &["sda", "sdb"]),
             ("md0", &["sda", "sdb"]),
             ("loop0", &["sda", "sdb"]),
+            // It orders requests itself.
+            ("dm-3", &["dm-3"]),
+            ("dm-4", &["dm-3"]),
         ] {
             assert_eq!(disks_below(name, &roots, known), disks, "{name}");
         }

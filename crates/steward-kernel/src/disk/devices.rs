@@ -7,7 +7,7 @@ use steward_core::disk::config;
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::{BY_CLASS, Order};
 
-use super::below::{device_of_file, disks_below};
+use super::below::{device_of_file, disks_below, orders_for, takes_requests};
 use super::cost::{self, AllLines};
 use super::elevators::chosen;
 use super::identity::{identity, which};
@@ -60,6 +60,7 @@ fn look_at(name: &str, lines: Option<&AllLines>, roots: &Roots) -> Option<Device
             true => disks_below(name, roots, device_of_file),
             false => Vec::new(),
         },
+        path_of: orders_for(&directory, roots),
         queues: directory.join("mq").is_dir(),
         hardware_queues: hardware_queues(&directory),
         elevators: offered(&elevators),
@@ -79,7 +80,8 @@ pub fn present(roots: &Roots) -> BTreeMap<(String, u64), Vec<String>> {
     let disk = |name: String| {
         let directory = directory(&name, roots);
         let text = |file: &str| read_if_present(&directory.join(file)).ok().flatten();
-        let queues = directory.join("mq").is_dir() && !is_for_others(&name, &directory);
+        let orders = !is_for_others(&name, &directory) && orders_for(&directory, roots).is_none();
+        let queues = directory.join("mq").is_dir() && orders;
         let sequence = text("diskseq").and_then(|number| number.parse().ok()).unwrap_or(0);
         queues.then(|| ((name, sequence), offered(&text("queue/scheduler").unwrap_or_default())))
     };
@@ -98,8 +100,7 @@ fn offered(text: &str) -> Vec<String> {
 
 /// Whether a disk stands for others, or for memory.
 fn is_for_others(name: &str, directory: &Path) -> bool {
-    ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir())
-        || has_slaves(directory)
+    stands_for_others_at(directory)
         // One that is set up for nothing has nothing to tell it by but its name.
         || ["loop", "zram", "ram"].iter().any(|kind| name.starts_with(kind))
 }
@@ -107,7 +108,12 @@ fn is_for_others(name: &str, directory: &Path) -> bool {
 /// Whether the device of these numbers stands for others, which count what it hands on to them.
 pub fn stands_for_others((major, minor): (u32, u32), roots: &Roots) -> bool {
     let directory = roots.sys.join(format!("dev/block/{major}:{minor}"));
-    has_slaves(&directory) || ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir())
+    stands_for_others_at(&directory)
+}
+
+fn stands_for_others_at(directory: &Path) -> bool {
+    let is_of_such = || ["dm", "md", "loop"].iter().any(|kind| directory.join(kind).is_dir());
+    !takes_requests(directory) && (is_of_such() || has_slaves(directory))
 }
 
 fn has_slaves(directory: &Path) -> bool {
@@ -167,12 +173,6 @@ fn change_elevator(
     Ok(())
 }
 
-/// Of the places in the elevator, which the kernel has just chosen it anew for.
-fn limit_writes(
-    journal: &SharedJournal,
-    order: &Order,
-    queue: &Path,
-    ordered: &mut Ordered,
 /// Whether a failure of [`order`] says that the kernel has no such elevator: it is about the file that chooses one, and
 /// not about what is set of it.
 pub fn is_about_elevator(error: &KernelError) -> bool {
@@ -401,12 +401,6 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_known_again_by_what_its_maker_has_given_it_or_else_by_its_size() {
-        for (files, known_by) in [
-            (
-                &[("wwid", "eui.0025\n"), ("device/model", "Fast \n"), ("device/serial", "S1\n")][..],
-                "wwid eui.0025",
-    #[test]
     fn a_device_of_device_mapper_that_queues_requests_is_a_disk_and_its_paths_are_left_alone() {
         let (directory, roots) = with_files(&FILES);
         for (path, text) in [
@@ -454,6 +448,12 @@ mod tests {
                 &[("device/model", "Fast  one\n"), ("device/serial", "S1\n"), ("size", "8\n")],
                 "Fast one, serial number S1",
             ),
+    #[test]
+    fn a_disk_is_known_again_by_what_its_maker_has_given_it_or_else_by_its_size() {
+        for (files, known_by) in [
+            (
+                &[("wwid", "eui.0025\n"), ("device/model", "Fast \n"), ("device/serial", "S1\n")][..],
+                "wwid eui.0025",
             (&[("serial", "root\n"), ("size", "8\n")], "serial number root"),
             (&[("serial", "\n"), ("device/model", "Fast\n"), ("size", "8\n")], "Fast, 8 sectors"),
             (&[("size", "8\n")], "8 sectors"),

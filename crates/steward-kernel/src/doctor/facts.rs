@@ -364,7 +364,7 @@ impl<'a> Look<'a> {
     }
 
     fn written_by_root(&self, disks: &[Device]) -> Vec<WrittenByRoot> {
-        let own = disks.iter().filter(|disk| !disk.stands_for_others && disk.queues);
+        let own = disks.iter().filter(|disk| disk.is_own() && disk.queues);
         let names: Vec<&str> = own.map(|disk| disk.name.as_str()).collect();
         mounted::written_by_root(&names, self.roots, device_of_file)
     }

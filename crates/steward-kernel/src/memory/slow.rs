@@ -16,7 +16,7 @@ use crate::roots::Roots;
 /// its files. `None` where there is none. Optical drives and floppies are none: nobody's memory is there.
 pub fn disk(disks: &[Device]) -> Option<&str> {
     let is_slow = |name: &str| !["sr", "fd"].iter().any(|prefix| name.starts_with(prefix));
-    let mut slow = disks.iter().filter(|disk| disk.rotates() && !disk.stands_for_others);
+    let mut slow = disks.iter().filter(|disk| disk.rotates() && disk.is_own());
     slow.find(|disk| is_slow(&disk.name)).map(|disk| disk.name.as_str())
 }
 

@@ -228,7 +228,7 @@ impl Daemon {
 
     /// Which disks are to be charged, and which are left to somebody else.
     fn look_at_costs(&self, devices: &[Device], wanted: &mut OfDomains) {
-        let is_looked_at = |device: &&Device| !device.stands_for_others && device.order != Order::Keep;
+        let is_looked_at = |device: &&Device| device.is_own() && device.order != Order::Keep;
         for device in devices.iter().filter(is_looked_at) {
             wanted.any_charged |= device.cost.as_ref().is_some_and(Lines::is_on);
             if let Choice::Charge(model) = elevator::choose(device, Need::default()) {
@@ -253,7 +253,7 @@ impl Daemon {
         limits: &[(String, Limit)],
         devices: &[Device],
     ) -> BTreeMap<(String, String), Limited> {
-        let own: Vec<&Device> = devices.iter().filter(|device| !device.stands_for_others).collect();
+        let own: Vec<&Device> = devices.iter().filter(|device| device.is_own()).collect();
         let id = |path: &str| self.domains.held(path).map(|held| held.cgroup_id);
         let known = limits.iter().filter_map(|(path, limit)| Some((path, id(path)?, *limit)));
         let of_each = |(path, cgroup_id, max): (&String, u64, Limit)| {

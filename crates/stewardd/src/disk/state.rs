@@ -294,7 +294,7 @@ impl Disk {
     /// What disks have done since the last look.
     fn disks_since(&mut self, now_ns: u64, roots: &Roots) -> Disks {
         let devices = devices::list(roots).unwrap_or_default();
-        let own: Vec<&Device> = devices.iter().filter(|device| !device.stands_for_others).collect();
+        let own: Vec<&Device> = devices.iter().filter(|device| device.is_own()).collect();
         let done = usage::of_disks(own.iter().map(|device| device.name.as_str()), roots);
         let passed_ns = now_ns.saturating_sub(self.done.0).max(1);
         let had = self.counting.take_had();
