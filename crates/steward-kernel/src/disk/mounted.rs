@@ -18,6 +18,8 @@ struct Mount {
     point: PathBuf,
     is_read_only: bool,
     kind: String,
+    /// What is said of the file system itself.
+    options: String,
 }
 
 /// A directory, and the disk that it is on.
@@ -76,12 +78,25 @@ pub fn find(place: &Path, roots: &Roots, device_of_file: DeviceOfFile) -> Result
 /// Documentation/admin-guide/cgroup-v2.rst, "Filesystem Support for Writeback"). Of ext3 it is the driver of ext4.
 const WITH_CGROUP_WRITEBACK: [&str; 6] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"];
 
+/// With this option that driver says nothing of it (`ext4_fill_super()`), whether it was mounted so or says so itself:
+/// the kernel shows it in both cases.
+const WITHOUT_IT: &str = "data=journal";
+
+/// What a file system is that does not tell whose pages it writes back; `None` of one that does.
+fn without_cgroup_writeback(mount: &Mount) -> Option<String> {
+    let is_journaled = mount.options.split(',').any(|option| option == WITHOUT_IT);
+    match WITH_CGROUP_WRITEBACK.contains(&mount.kind.as_str()) {
+        true => is_journaled.then(|| format!("{} with {WITHOUT_IT}", mount.kind)),
+        false => Some(mount.kind.clone()),
+    }
+}
+
 /// A file system of which nothing that is written back counts for the cgroup that has changed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenByRoot {
     /// Where it is mounted, at first.
     pub point: PathBuf,
-    /// What it is, as in `vfat`.
+    /// What it is, as in `vfat` or `ext4 with data=journal`.
     pub kind: String,
     /// The disks that it is on, by name.
     pub disks: Vec<String>,
@@ -96,14 +111,15 @@ pub fn written_by_root(
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for mount in mounts(roots).into_iter().filter(|mount| !mount.is_read_only) {
-        if WITH_CGROUP_WRITEBACK.contains(&mount.kind.as_str()) || !seen.insert(mount.number.clone()) {
+        let Some(kind) = without_cgroup_writeback(&mount) else { continue };
+        if !seen.insert(mount.number.clone()) {
             continue;
         }
         let Some(name) = name_of(&mount.number, roots) else { continue };
         let mut disks = disks_below(&name, roots, device_of_file);
         disks.retain(|disk| disk_names.contains(&disk.as_str()));
         if !disks.is_empty() {
-            found.push(WrittenByRoot { point: mount.point, kind: mount.kind, disks });
+            found.push(WrittenByRoot { point: mount.point, kind, disks });
         }
     }
     found
@@ -168,6 +184,7 @@ fn mount(line: &str) -> Option<Mount> {
         point: unescaped(point).into(),
         is_read_only: is_read_only(options) || is_read_only(of_all),
         kind: kind.to_owned(),
+        options: of_all.to_owned(),
     })
 }
 
@@ -189,11 +206,13 @@ mod tests {
     use super::*;
     use crate::roots::with_files;
 
-    const FILES: [(&str, &str); 8] = [
+    const FILES: [(&str, &str); 10] = [
         ("sys/block/sda/dev", "8:0\n"),
         ("sys/block/sda/sda1/dev", "8:1\n"),
         ("sys/block/sda/sda1/partition", "1\n"),
         ("sys/block/sdb/dev", "8:16\n"),
+        ("sys/block/sdb/sdb1/dev", "8:17\n"),
+        ("sys/block/sdb/sdb1/partition", "1\n"),
         ("sys/block/sdc/dev", "8:32\n"),
         ("sys/block/md0/dev", "9:0\n"),
         ("sys/block/md0/slaves/sda/dev", "8:0\n"),
@@ -253,6 +272,8 @@ mod tests {
              23 1 8:16 /a /bound rw,noatime - vfat /dev/sdb rw\n\
              24 1 9:0 / /both rw - ntfs3 /dev/md0 rw\n\
              25 1 8:32 / /sealed ro - squashfs /dev/sdc ro\n\
+             27 1 8:17 / /log rw - ext4 /dev/sdb1 rw,data=journal\n\
+             28 1 8:1 / /ordered rw - ext4 /dev/sda1 rw,data=ordered\n\
              26 1 0:42 / /tmp rw - tmpfs tmpfs rw\n";
         std::fs::create_dir_all(roots.proc.join("self")).expect("a directory");
         std::fs::write(roots.proc.join("self/mountinfo"), mountinfo).expect("a file");
@@ -260,7 +281,8 @@ mod tests {
             let found = written_by_root(names, &roots, number).into_iter();
             found.map(|of| format!("{} {} {}", of.point.display(), of.kind, of.disks.join(" "))).collect()
         };
-        assert_eq!(found(&["sda", "sdb", "sdc"]), ["/stick vfat sdb", "/both ntfs3 sda sdb"]);
+        let all = ["/stick vfat sdb", "/both ntfs3 sda sdb", "/log ext4 with data=journal sdb"];
+        assert_eq!(found(&["sda", "sdb", "sdc"]), all);
         assert_eq!(found(&["sda"]), ["/both ntfs3 sda"]);
     }
 }
