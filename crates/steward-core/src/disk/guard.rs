@@ -6,7 +6,8 @@
 //! of a disk's time together for two looks in a row lose their place for a while, the greediest first, as many as it
 //! takes. They are then the first among all others. While any have lost theirs, one look is enough for the next.
 //! Where domains come first by weight it is nineteen twentieths, and counts from three such domains on that want the
-//! disk beside each other: a weight leaves others their part, but many leave them little.
+//! disk beside each other: a weight leaves others their part, but many leave them little. Beside a domain in the
+//! background one is enough, whose weight leaves that a hundredth.
 //!
 //! Each disk is looked at by itself, and only those on which anybody is served first. What a process had of one disk is
 //! known where it is counted by whom disks are given their requests (`ledger`); else it is taken for all that the
@@ -25,7 +26,9 @@ use crate::domain::name::parent_of;
 const SHARE_MAX_BY_CLASS: f64 = 0.5;
 const SHARE_MAX_BY_WEIGHT: f64 = 0.95;
 /// How many domains beside each other have to want a disk at the least before any of them loses its place, where they
-/// come first by weight: fewer leave the others about a twentieth by their weights alone, whatever they take.
+/// come first by weight: fewer leave others of the usual weight about a twentieth by their weights alone, whatever they
+/// take. Where somebody in the background is beside them it is one: a hundredth is a turn each 12.5 s
+/// ([`shares`](super::shares)).
 const DOMAINS_MIN_BY_WEIGHT: usize = 3;
 /// For how long in a row they take more before any loses its place, in looks.
 const LOOKS: u32 = 2;
@@ -156,17 +159,19 @@ impl Guard {
     /// Takes in a look: what each process of those who are to be served first has taken so far, by its number. The
     /// looks are about a second apart.
     pub fn look(&mut self, now_ns: u64, disks: &Disks, processes: &BTreeMap<i32, Taken>) {
-        self.look_at_domains(now_ns, disks, processes, &BTreeMap::new());
+        self.look_at_domains(now_ns, disks, processes, &BTreeMap::new(), &BTreeSet::new());
     }
 
     /// The same of processes that come first by domains, of which `domains` says the path, by process. Each level of
-    /// the tree is looked at by itself: a domain comes first among those beside it.
+    /// the tree is looked at by itself: a domain comes first among those beside it. `with_background` are the cgroups
+    /// right below which a domain is in the background.
     pub fn look_at_domains(
         &mut self,
         now_ns: u64,
         disks: &Disks,
         processes: &BTreeMap<i32, Taken>,
         domains: &BTreeMap<i32, String>,
+        with_background: &BTreeSet<String>,
     ) {
         self.set_back.retain(|pid, (until_ns, _)| *until_ns > now_ns && processes.contains_key(pid));
         let taken: Vec<(i32, Taken)> = processes
@@ -178,7 +183,9 @@ impl Guard {
         let bytes: u64 = disks.values().map(|disk| disk.bytes).sum();
         let before = std::mem::take(&mut self.over);
         for (name, disk) in disks.iter().filter(|(_, disk)| disk.serves_first) {
-            for (above, parts) in self.levels(disk.parts(&taken, bytes - disk.bytes), domains) {
+            for (above, parts) in
+                self.levels(disk.parts(&taken, bytes - disk.bytes), domains, with_background)
+            {
                 if together(&parts) <= self.share_max {
                     continue;
                 }
@@ -199,6 +206,7 @@ impl Guard {
         &self,
         parts: Vec<(i32, f64)>,
         domains: &BTreeMap<i32, String>,
+        with_background: &BTreeSet<String>,
     ) -> BTreeMap<String, Vec<(i32, f64)>> {
         let of = |pid: i32| domains.get(&pid).map_or("", String::as_str);
         let mut levels: BTreeMap<String, Vec<(i32, f64)>> = BTreeMap::new();
@@ -206,9 +214,10 @@ impl Guard {
             let above = parent_of(of(pid)).unwrap_or("").to_owned();
             levels.entry(above).or_default().push((pid, part));
         }
-        levels.retain(|_, parts| {
+        levels.retain(|above, parts| {
+            let domains_min = if with_background.contains(above) { 1 } else { self.domains_min };
             let wanting = parts.iter().filter(|(_, part)| *part > 0.0).map(|(pid, _)| of(*pid));
-            wanting.collect::<BTreeSet<&str>>().len() >= self.domains_min
+            wanting.collect::<BTreeSet<&str>>().len() >= domains_min
         });
         levels
     }

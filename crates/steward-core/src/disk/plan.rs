@@ -32,6 +32,9 @@ pub struct Seen {
     pub by_weight: bool,
     /// By which domain, by path, each of their processes comes first so beside others.
     pub first_domains: BTreeMap<i32, String>,
+    /// The cgroups, by path, right below which a domain is in the background: by its weight it has little beside one
+    /// that comes first.
+    pub with_background: BTreeSet<String>,
     /// The process of each of these tasks that is not its first thread.
     pub processes: BTreeMap<TaskId, i32>,
     /// What is in the background without a reservation, by specifications.
@@ -158,7 +161,8 @@ impl Plan {
             self.guarded_at_ns = Some(now_ns);
             let (weighed, classed): (BTreeMap<i32, Taken>, _) =
                 taken.iter().partition(|(pid, _)| by_weight.contains(pid));
-            self.by_weight.look_at_domains(now_ns, disks, &weighed, &seen.first_domains);
+            let (domains, with_background) = (&seen.first_domains, &seen.with_background);
+            self.by_weight.look_at_domains(now_ns, disks, &weighed, domains, with_background);
             self.by_class.look(now_ns, disks, &classed);
         }
         let lost = |(task, pid): (&TaskId, &i32)| {
@@ -201,7 +205,7 @@ mod tests {
 
     #[test]
     fn who_comes_first_by_weight_keeps_its_place_as_long_as_that_leaves_others_their_part() {
-        let loses = |by_weight: bool, had: &[(&str, f64)]| {
+        let loses_beside = |by_weight: bool, had: &[(&str, f64)], with_background: &[&str]| {
             let mut plan = Plan::default();
             let had_by = (1..).zip(had.iter().map(|(_, part)| *part)).collect();
             let disk = Disk { busy: 1.0, bytes: 1 << 20, requests: 9, serves_first: true, had: Some(had_by) };
@@ -211,6 +215,7 @@ mod tests {
             let seen = Seen {
                 domains: tasks.collect(),
                 first_domains: (1..).zip(had).map(|(pid, (path, _))| (pid, (*path).to_owned())).collect(),
+                with_background: with_background.iter().map(|path| (*path).to_owned()).collect(),
                 ..in_any
             };
             let taken: BTreeMap<i32, Taken> =
@@ -218,6 +223,16 @@ mod tests {
             let looks = (0..4).map(|second| plan.decide(second * S, seen.clone(), Some((&disks, &taken))));
             looks.last().is_some_and(|last| last.set_back.contains_key(&task(1)))
         };
+        let loses = |by_weight: bool, had: &[(&str, f64)]| loses_beside(by_weight, had, &[]);
+        // A hundredth is due to one in the background, and a tenth when the other one has lost its place.
+        for (had, above, lost) in [
+            (&[("a", 0.99)][..], "", true),
+            (&[("a", 0.92)], "", false),
+            (&[("a", 0.99)], "u", false),
+            (&[("u/a", 0.99)], "u", true),
+        ] {
+            assert_eq!(loses_beside(true, had, &[above]), lost, "{had:?} {above:?}");
+        }
         // Ten elevenths are due to one beside one that has the usual weight.
         for (by_weight, had, lost) in [
             (true, &[("a", 0.9), ("b", 0.01), ("c", 0.01)][..], false),

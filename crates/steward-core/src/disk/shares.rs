@@ -5,7 +5,7 @@
 //! A class divides what nobody has reserved: what is in the background has a tenth of what a usual domain has, and
 //! an interactive one ten times as much. So neither takes from others what was reserved for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Class, Settings};
 use crate::domain::name::{domain_of, parent_of, upwards};
@@ -23,7 +23,8 @@ const REST_MIN: f64 = 0.01;
 ///
 /// The elevator serves one for up to an eighth of a second in a row, and after that nobody of its level comes again
 /// before the others have had as much by their weights. So who has a hundredth beside one that always wants the disk
-/// waits for 12.5 s, and as long again after it was given more: with a tenth it is 1.25 s.
+/// waits for 12.5 s, and as long again after it was given more: with a tenth it is 1.25 s. An interactive domain would
+/// leave one in the background a hundredth: it loses its place for a while where it takes that much (`guard`).
 fn part(class: Class) -> f64 {
     match class {
         Class::Interactive => WEIGHT_MAX,
@@ -78,6 +79,12 @@ pub fn needs_weights(tree: &Tree) -> bool {
 /// Whether weights bring each interactive domain before all others, and nobody else with it: each is at the top, and
 /// none of those below it has a class of its own. By weights a domain would stand beside those that it is within, and
 /// what is not interactive below one that is would come first with it.
+/// The cgroups right below which a domain is in the background, by path.
+pub fn with_background(tree: &Tree) -> BTreeSet<String> {
+    let is_last = |(_, node): &(&String, &Node)| node.settings.disk.class == Some(Class::Background);
+    tree.iter().filter(is_last).filter_map(|(path, _)| parent_of(path).map(str::to_owned)).collect()
+}
+
 pub fn reach_the_top(tree: &Tree) -> bool {
     let is_at_the_top = |path: &str| parent_of(path) == Some("");
     let has_class = |(_, node): &(&String, &Node)| node.settings.disk.class.is_some();
@@ -185,6 +192,7 @@ mod tests {
             for (path, class) in classes {
                 let mut node = Node::default();
                 node.settings.disk = of(*class, None);
+        assert_eq!(with_background(&tree), BTreeSet::from(["".to_owned(), "steward.web".to_owned()]));
                 tree.insert(path, node);
             }
             reach_the_top(&tree)

@@ -32,6 +32,8 @@ pub(super) struct OfDomains {
     pub(super) by_weight: bool,
     /// By which domain each of the processes comes first beside others then: the highest one that it is in.
     pub(super) first_domains: BTreeMap<i32, String>,
+    /// The cgroups right below which a domain is in the background.
+    pub(super) with_background: BTreeSet<String>,
     /// Then, the cgroups of domains at or below one that is served first, by id, and whether each domain is so itself.
     pub(super) cgroups: BTreeMap<u64, bool>,
     /// Whether anybody has a part of a disk's time that counts also while nobody who is served first waits.
@@ -99,6 +101,7 @@ impl Daemon {
         if come_first {
             let highest = |path: &str| shares::highest_first(&tree, path).unwrap_or(path).to_owned();
             wanted.first_domains = first.iter().map(|(pid, path)| (*pid, highest(path))).collect();
+            wanted.with_background = shares::with_background(&tree);
             let set_back = self.set_back_domains(&first);
             for path in &set_back {
                 if let Some(mut node) = tree.get(path).cloned() {

@@ -56,6 +56,7 @@ impl Daemon {
             by_weight: domains.by_weight,
             first_domains: domains.first_domains,
             processes: programs.processes.into_iter().chain(processes).collect(),
+            with_background: domains.with_background,
             background: self.disk.background.clone(),
             has_weights: !weights.is_empty(),
             may_order: self.settings.config.disk.may_order(),
