@@ -33,6 +33,8 @@ pub struct Facts {
     pub class: Class,
     /// The weight that it has beside its siblings, where Steward gave it one.
     pub weight: Option<u16>,
+    /// The part of the disk's time of its level that is due to it by that while all of them want it, 0 to 1.
+    pub due: Option<f64>,
     /// What it had so far; `None` where the kernel does not count it.
     pub used: Option<Use>,
     /// Whether anybody's requests are to be served first.
@@ -176,13 +178,30 @@ pub fn explain(facts: &Facts) -> String {
     }
     lines.extend((!facts.given.max.is_none()).then(|| is_limited(facts)));
     lines.extend(facts.weight.map(|weight| {
-        format!("Beside the others of its level it has the weight {weight} of at most 1000, where the usual is 100.")
+        let due = facts.due.map_or_else(String::new, |due| is_due(facts, due));
+        format!(
+            "Beside the others of its level it has the weight {weight} of at most 1000, where the usual is 100{due}."
+        )
     }));
     lines.extend(facts.problem.as_ref().map(|why| format!("Not all of that is in force: {why}.")));
     let own = facts.devices.iter().filter(|device| device.is_own() && device.queues);
     let said = |device: &Device| elevator::backend(device, &facts.in_force);
     lines.extend(own.map(|device| format!("{}: {}.", device.name, said(device))));
     lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// By how much what is due may be less than what is reserved, since weights are whole numbers.
+const DUE_OFF: f64 = 0.01;
+
+fn is_due(facts: &Facts, due: f64) -> String {
+    let lacks = facts.given.reserved.is_some_and(|reserved| reserved > due + DUE_OFF);
+    let why = match lacks {
+        true => {
+            ", which is less than is reserved: the cgroups of others keep their weights (have fewer of them beside it, or make              domains of them)"
+        }
+        false => "",
+    };
+    format!(": {} of the disk time there while all of them want it{why}", percent(due))
 }
 
 fn is_limited(facts: &Facts) -> String {
@@ -255,6 +274,7 @@ mod tests {
             anybody_first: true,
             class: Class::Background,
             weight: Some(26),
+            due: Some(0.2),
             used: Some(Use {
                 read_bytes: 5 << 20,
                 written_bytes: 1 << 30,
@@ -271,7 +291,7 @@ mod tests {
             "batch has read 5M and written 1G with 4096 requests, which took the disks 2.5s; its tasks stood still",
             "when nobody else wants the disk, but for a tenth of what a usual domain has.",
             "20 % of the disk time of the domain above it are reserved",
-            "the weight 26 of at most 1000",
+            "the weight 26 of at most 1000, where the usual is 100: 20 % of the disk time there while all of them want it.",
             "It may read at most 10M/s of each disk, and write as much.",
             "waits too, as somebody does whose requests are served first: 0.6 s",
             "sda: bfq with 128 places: classes and fractions count.",
@@ -279,6 +299,11 @@ mod tests {
             assert!(text.contains(phrase), "{phrase}: {text}");
         }
         assert!(!text.contains("dm-0") && !text.contains("in force"), "{text}");
+        let less = explain(&Facts { due: Some(0.15), ..facts });
+        assert!(
+            less.contains("15 % of the disk time there") && less.contains("less than is reserved"),
+            "{less}"
+        );
     }
 
     #[test]

@@ -50,6 +50,18 @@ pub fn weights(level: &[Settings], others: usize) -> Vec<u16> {
     ideal.iter().map(|ideal| (ideal * WEIGHT_MAX / largest).round().clamp(1.0, WEIGHT_MAX) as u16).collect()
 }
 
+/// The part of the disk's time of its level that a cgroup is due while all who are there want it, 0 to 1, by the weights
+/// that they have; `tree` has the cgroups with processes of that level. It may be less than what is reserved: the weights
+/// of cgroups that are not Steward's stay, and none can be more than ten times as large.
+pub fn part_due(tree: &Tree, path: &str, weight_of: &dyn Fn(&str) -> Option<u16>) -> Option<f64> {
+    let (_, parent) = (tree.get(path)?, parent_of(path)?);
+    let weight = |path: &str| f64::from(weight_of(path).unwrap_or(WEIGHT_USUAL));
+    let is_beside = |path: &&str| domain_of(path) == *path && parent_of(path) == Some(parent);
+    let beside: f64 = tree.iter().map(|(path, _)| path.as_str()).filter(is_beside).map(weight).sum();
+    let own = if parent.is_empty() { 0.0 } else { f64::from(WEIGHT_USUAL) };
+    Some(weight(path) / (beside + own))
+}
+
 /// The class of a domain: its own, or that of the nearest one above it that has one.
 pub fn class_of(tree: &Tree, path: &str) -> Class {
     upwards(path).find_map(|path| tree.get(path)?.settings.disk.class).unwrap_or_default()
@@ -204,6 +216,22 @@ mod tests {
         assert!(!reach(&[("steward.a", first), ("steward.a/b", Some(Class::Normal))]));
         assert!(!reach(&[("steward.a", None), ("steward.a/b", first), ("steward.c", first)]));
         assert!(!reach(&[("user.slice", None), ("user.slice/a.scope", first)]));
+    }
+
+    #[test]
+    fn what_is_due_of_a_large_fraction_beside_cgroups_of_others_is_told_by_the_weights_that_there_are() {
+        let mut tree = Tree::new(Names::default(), Machine::default());
+        for (path, reserved) in [("system.slice", None), ("steward.web", Some(0.9)), ("user.slice", None)] {
+            let mut node = Node::default();
+            node.settings.disk = of(None, reserved);
+            tree.insert(path, node);
+        }
+        let weights = all_weights(&tree, &|path| path.starts_with("steward."));
+        let due = |path| part_due(&tree, path, &|path| weights.get(path).copied());
+        // As 1000 of 1200, and not nine tenths.
+        assert_eq!(due("steward.web").map(|part| (part * 1000.0).round()), Some(833.0));
+        assert_eq!(due("system.slice").map(|part| (part * 1000.0).round()), Some(83.0));
+        assert_eq!(due("steward.gone"), None);
     }
 
     proptest! {

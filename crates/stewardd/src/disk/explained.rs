@@ -42,12 +42,15 @@ impl Daemon {
         let path = cgroup.path.as_str();
         let Ok(cgroups) = self.domains.cgroups() else { return String::new() };
         let tree: Tree = self.domains.tree_around(cgroups, path);
+        let levels = self.domains.disk_levels();
+        let weight_of = |path: &str| self.disk.weight_of(path);
         let given = self.domains.held(path).map(|held| held.settings.disk).unwrap_or_default();
         explain(&Facts {
             name: self.domains.names().name_of(path),
             given,
             class: shares::class_of(&tree, path),
             weight: self.disk.weight_of(path),
+            due: levels.and_then(|levels| shares::part_due(&levels, path, &weight_of)),
             used: cgroups.disk_use(path),
             anybody_first: self.disk.has_anybody_first(),
             problem: self.domains.disk_trouble(path).map(str::to_owned),
