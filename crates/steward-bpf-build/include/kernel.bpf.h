@@ -224,6 +224,7 @@ struct task_struct {
 	s32 tgid;
 	u64 start_boottime;
 	struct task_struct *real_parent;
+	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	struct sigpending pending;
 	int rcu_read_lock_nesting; /* with CONFIG_PREEMPT_RCU */

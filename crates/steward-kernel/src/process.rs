@@ -100,6 +100,14 @@ pub fn list_first_threads(roots: &Roots) -> Result<Vec<Process>, KernelError> {
     list_as(roots, |_, first| vec![as_thread(first.clone())])
 }
 
+/// The numbers of all processes.
+///
+/// # Errors
+/// [`KernelError`] when procfs itself cannot be read.
+pub fn numbers(roots: &Roots) -> Result<Vec<i32>, KernelError> {
+    numbered_entries(&roots.proc)
+}
+
 /// The threads of a process, ordered by id; none when it has ended.
 pub fn threads_of(pid: i32, roots: &Roots) -> Vec<Thread> {
     stat(pid, roots).map(|first| threads(&roots.proc.join(pid.to_string()), &first)).unwrap_or_default()

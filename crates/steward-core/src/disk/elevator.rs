@@ -493,11 +493,11 @@ mod tests {
         // The room is made in each queue.
         assert_eq!([room(2, true, 4), room(256, true, 64)], [(1024, Some(96)), (256, Some(96))]);
         assert_eq!([room(2, true, 8), room(2, true, 64)], [(512, Some(96)), (128, Some(96))]);
+        // A device without an elevator may take more than the kernel allows in one.
+        assert_eq!([room(4096, true, 1), room(4096, false, 8)], [(2048, Some(96)), (2048, None)]);
     }
 
     #[test]
-        // A device without an elevator may take more than the kernel allows in one.
-        assert_eq!([room(4096, true, 1), room(4096, false, 8)], [(2048, Some(96)), (2048, None)]);
     fn a_disk_is_kept_idle_for_who_is_served_first_in_moments_or_always_where_it_takes_one_request() {
         for (depth, first, is_strict) in [
             (Some(1), First::Untold, true),

@@ -14,6 +14,40 @@ const LEVEL_USUAL: u8 = 4;
 /// The first period that is not of the highest level any more; each level below is for twice as long, in nanoseconds.
 const HIGHEST_BELOW_NS: u64 = 10_000_000;
 
+/// Where the kernel keeps hints to devices beside a priority (Linux 6.5, `include/uapi/linux/ioprio.h`), ten bits of them,
+/// and where it begins.
+const HINT_SHIFT: u32 = 3;
+const HINT_MASK: u32 = 0x3ff;
+
+/// That a priority is from Steward: it goes with it to whoever inherits it, and `ionice` sets none. So what somebody has
+/// chosen is told from what was given, also when its parents have ended and the daemon was killed meanwhile.
+///
+/// It is a hint to devices of which there is none: they know 1 to 7, and nothing orders requests by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Children are not to have the priority: the scheduler tells of those that do (`report_heir()` in
+    /// `steward-sched/src/bpf/admission.bpf.h`, which knows the number).
+    Alone,
+    /// Children are to have it as well.
+    WithChildren,
+}
+
+impl Mark {
+    /// The kernel's number for the hint.
+    fn hint(self) -> u32 {
+        match self {
+            Mark::Alone => 0x100,
+            Mark::WithChildren => 0x200,
+        }
+    }
+
+    /// What is in the kernel's number of a priority (`ioprio_get(2)`).
+    pub fn from_kernel(number: u32) -> Option<Self> {
+        let hint = number >> HINT_SHIFT & HINT_MASK;
+        [Mark::Alone, Mark::WithChildren].into_iter().find(|mark| mark.hint() == hint)
+    }
+}
+
 /// Whose requests are served first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -39,9 +73,12 @@ impl Priority {
         match class {
             Class::Interactive => Some(Priority::RealTime(period_ns.map_or(LEVEL_USUAL, level))),
             Class::Normal => None,
-            Class::Background => Some(Priority::BestEffort(LEVEL_MAX)),
+            Class::Background => Some(Priority::LAST),
         }
     }
+
+    /// What is in the background has.
+    pub const LAST: Priority = Priority::BestEffort(LEVEL_MAX);
 
     /// What tasks have whose domain comes first by its weight. It is not the real-time class: with that a disk that is
     /// kept idle for their next request has the journal's thread, for which they wait, not take its place, but slip in
@@ -85,6 +122,11 @@ impl Priority {
             Priority::Idle => (3, 0),
         };
         class << 13 | u32::from(level.min(LEVEL_MAX))
+    }
+
+    /// The same with a mark. Kernels before Linux 6.5 take it for a level that there is not (`EINVAL`).
+    pub fn to_kernel_marked(self, mark: Mark) -> u32 {
+        self.to_kernel() | mark.hint() << HINT_SHIFT
     }
 }
 
@@ -136,6 +178,19 @@ mod tests {
             assert_eq!(priority.to_kernel(), number);
         }
         assert_eq!(Priority::from_kernel(7 << 13), None);
+    }
+
+    #[test]
+    fn a_mark_is_beside_the_class_and_the_level_and_nobody_else_sets_one() {
+        for mark in [Mark::Alone, Mark::WithChildren] {
+            let number = Priority::RealTime(2).to_kernel_marked(mark);
+            assert_eq!(Priority::from_kernel(number), Some(Priority::RealTime(2)));
+            assert_eq!((Mark::from_kernel(number), number >> 16), (Some(mark), 0));
+        }
+        // ionice, and a limit of a request's duration (IOPRIO_HINT_DEV_DURATION_LIMIT_1 to 7).
+        for hint in 0..8 {
+            assert_eq!(Mark::from_kernel(1 << 13 | hint << 3 | 4), None);
+        }
     }
 
     proptest! {

@@ -79,6 +79,12 @@ pub fn has_class(tree: &Tree, class: Class) -> bool {
     tree.iter().any(|(_, node)| node.settings.disk.class == Some(class))
 }
 
+/// The cgroups right below which a domain is in the background, by path.
+pub fn with_background(tree: &Tree) -> BTreeSet<String> {
+    let is_last = |(_, node): &(&String, &Node)| node.settings.disk.class == Some(Class::Background);
+    tree.iter().filter(is_last).filter_map(|(path, _)| parent_of(path).map(str::to_owned)).collect()
+}
+
 /// Whether what domains were given needs weights: what comes first can be told by tasks alone, and what comes last, or
 /// has a fraction, cannot.
 pub fn needs_weights(tree: &Tree) -> bool {
@@ -91,12 +97,6 @@ pub fn needs_weights(tree: &Tree) -> bool {
 /// Whether weights bring each interactive domain before all others, and nobody else with it: each is at the top, and
 /// none of those below it has a class of its own. By weights a domain would stand beside those that it is within, and
 /// what is not interactive below one that is would come first with it.
-/// The cgroups right below which a domain is in the background, by path.
-pub fn with_background(tree: &Tree) -> BTreeSet<String> {
-    let is_last = |(_, node): &(&String, &Node)| node.settings.disk.class == Some(Class::Background);
-    tree.iter().filter(is_last).filter_map(|(path, _)| parent_of(path).map(str::to_owned)).collect()
-}
-
 pub fn reach_the_top(tree: &Tree) -> bool {
     let is_at_the_top = |path: &str| parent_of(path) == Some("");
     let has_class = |(_, node): &(&String, &Node)| node.settings.disk.class.is_some();
@@ -192,6 +192,7 @@ mod tests {
         }
         let is_made = |path: &str| path.starts_with("steward.");
         assert_eq!(all_weights(&tree, &is_made), BTreeMap::from([("steward.web/a".to_owned(), 10)]));
+        assert_eq!(with_background(&tree), BTreeSet::from(["".to_owned(), "steward.web".to_owned()]));
         assert_eq!(class_of(&tree, "steward.web/a/.own"), Class::Background);
         assert_eq!(class_of(&tree, "steward.web/b"), Class::Normal);
         assert!(needs_weights(&tree));
@@ -204,7 +205,6 @@ mod tests {
             for (path, class) in classes {
                 let mut node = Node::default();
                 node.settings.disk = of(*class, None);
-        assert_eq!(with_background(&tree), BTreeSet::from(["".to_owned(), "steward.web".to_owned()]));
                 tree.insert(path, node);
             }
             reach_the_top(&tree)

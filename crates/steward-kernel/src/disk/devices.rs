@@ -180,6 +180,12 @@ pub fn is_about_elevator(error: &KernelError) -> bool {
     error.errno() == Some(libc::EINVAL) && matches!(error, KernelError::Write { path, .. } if is_about(path))
 }
 
+/// Of the places in the elevator, which the kernel has just chosen it anew for.
+fn limit_writes(
+    journal: &SharedJournal,
+    order: &Order,
+    queue: &Path,
+    ordered: &mut Ordered,
 ) -> Result<(), JournalError> {
     let Some(writes) = order.writes else { return Ok(()) };
     ordered.changes.extend(write_if_taken(journal, queue, "async_depth", &writes.to_string())?);
@@ -442,18 +448,18 @@ mod tests {
         }
     }
 
-            ),
-            (&[("device/wwid", "t10.ATA   QEMU\n")], "wwid t10.ATA QEMU"),
-            (
-                &[("device/model", "Fast  one\n"), ("device/serial", "S1\n"), ("size", "8\n")],
-                "Fast one, serial number S1",
-            ),
     #[test]
     fn a_disk_is_known_again_by_what_its_maker_has_given_it_or_else_by_its_size() {
         for (files, known_by) in [
             (
                 &[("wwid", "eui.0025\n"), ("device/model", "Fast \n"), ("device/serial", "S1\n")][..],
                 "wwid eui.0025",
+            ),
+            (&[("device/wwid", "t10.ATA   QEMU\n")], "wwid t10.ATA QEMU"),
+            (
+                &[("device/model", "Fast  one\n"), ("device/serial", "S1\n"), ("size", "8\n")],
+                "Fast one, serial number S1",
+            ),
             (&[("serial", "root\n"), ("size", "8\n")], "serial number root"),
             (&[("serial", "\n"), ("device/model", "Fast\n"), ("size", "8\n")], "Fast, 8 sectors"),
             (&[("size", "8\n")], "8 sectors"),

@@ -1,17 +1,18 @@
 //! The priority of a task's requests, given through the undo journal.
 
-use steward_core::disk::priority::Priority;
+use steward_core::disk::priority::{Mark, Priority};
 use steward_core::process::TaskId;
 
-use super::ioprio::write;
-pub use super::ioprio::{disinherit, read, switch};
+pub use super::ioprio::{disinherit, held, knows_marks, read, switch, take_from_all, take_from_threads};
+use super::ioprio::{write, write_marked};
 use crate::error::KernelError;
 use crate::journal::{Change, JournalError, SharedJournal};
 use crate::process;
 use crate::roots::Roots;
 
-/// Has exactly this task's requests have a priority; returns the change's number, or `None` when they have it. One that
-/// it or somebody else has chosen for it stays, and nothing is changed: see [`Given::Chosen`].
+/// Has exactly this task's requests have a priority, with a mark. One that it or somebody else has chosen for it stays,
+/// and nothing is changed: see [`Given::Chosen`]. What it has from whoever started it, who was given it, is none of
+/// that.
 ///
 /// # Errors
 /// [`JournalError`]; [`KernelError::is_absent`] when it has ended.
@@ -19,9 +20,10 @@ pub fn give(
     journal: &SharedJournal,
     task: TaskId,
     priority: Priority,
+    mark: Mark,
     roots: &Roots,
 ) -> Result<Given, JournalError> {
-    let old = read(task.tid)?;
+    let held = held(task.tid)?;
     let stat = process::stat(task.tid, roots)?;
     if stat.id != task || stat.has_ended() {
         return Err(KernelError::Task {
@@ -31,15 +33,23 @@ pub fn give(
         }
         .into());
     }
-    if old == priority {
+    let has_it = held.priority == priority;
+    // What the kernel gives its own threads, as ext4 its journal's (`journal_ioprio`), is nobody's choice; and they hand
+    // it on to nobody.
+    let is_kernel_thread = stat.is_kernel_thread();
+    if has_it && (held.mark == Some(mark) || is_kernel_thread || !knows_marks()) {
         return Ok(Given::Had);
     }
-    // What the kernel gives its own threads, as ext4 its journal's (`journal_ioprio`), is nobody's choice.
-    if old != Priority::Unset && !stat.is_kernel_thread() {
-        return Ok(Given::Chosen(old));
+    if held.priority != Priority::Unset && held.mark.is_none() && !is_kernel_thread {
+        return Ok(Given::Chosen(held.priority));
     }
+    let old = if held.mark.is_some() { Priority::Unset } else { held.priority };
     let number = journal.record(Change::DiskPriority { task, old, new: priority })?;
-    if let Err(error) = write(task.tid, priority) {
+    let written = match is_kernel_thread {
+        true => write(task.tid, priority),
+        false => write_marked(task.tid, priority, mark),
+    };
+    if let Err(error) = written {
         let _ = journal.close(number);
         return Err(error.into());
     }
@@ -56,7 +66,7 @@ pub enum Given {
         /// What it had before.
         old: Priority,
     },
-    /// It had it before.
+    /// It had it before, from Steward.
     Had,
     /// It has this one, which somebody has chosen for it.
     Chosen(Priority),
@@ -67,6 +77,8 @@ mod tests {
     use super::*;
     use crate::disk::ioprio::undo;
     use crate::journal::{Journal, Undone};
+
+    const MARK: Mark = Mark::WithChildren;
 
     /// A thread of this process with nothing to do, and what it is told apart by.
     fn with_thread(check: impl FnOnce(TaskId, &SharedJournal, &Roots)) {
@@ -91,12 +103,12 @@ mod tests {
         with_thread(|task, journal, roots| {
             let wanted = Priority::BestEffort(7);
             let Given::Changed { number, old } =
-                give(journal, task, wanted, roots).expect("one may lower one's own")
+                give(journal, task, wanted, MARK, roots).expect("one may lower one's own")
             else {
                 panic!("it had none");
             };
             assert_eq!((old, read(task.tid).expect("it runs")), (Priority::Unset, wanted));
-            assert_eq!(give(journal, task, wanted, roots).expect("no error"), Given::Had);
+            assert_eq!(give(journal, task, wanted, MARK, roots).expect("no error"), Given::Had);
             assert_eq!(journal.outstanding(), 1);
             journal.undo(number, roots).expect("it can be put back");
             assert_eq!(read(task.tid).expect("it runs"), Priority::Unset);
@@ -107,14 +119,49 @@ mod tests {
     fn what_somebody_chose_stays_before_and_after() {
         with_thread(|task, journal, roots| {
             write(task.tid, Priority::Idle).expect("one may lower one's own");
-            let given = give(journal, task, Priority::BestEffort(7), roots).expect("no error");
+            let given = give(journal, task, Priority::BestEffort(7), MARK, roots).expect("no error");
             assert_eq!(given, Given::Chosen(Priority::Idle));
             assert_eq!(journal.outstanding(), 0);
             let undone = undo(task, Priority::Unset, Priority::BestEffort(7), roots).expect("no error");
             assert!(matches!(undone, Undone::Left(why) if why.contains("idle")));
-            disinherit(task, Priority::BestEffort(7), roots).expect("no error");
-            assert_eq!(read(task.tid).expect("it runs"), Priority::Idle);
-            disinherit(task, Priority::Idle, roots).expect("no error");
+            for inherited in [Priority::BestEffort(7), Priority::Idle] {
+                disinherit(task, inherited, roots).expect("no error");
+                assert_eq!(read(task.tid).expect("it runs"), Priority::Idle);
+            }
+            // Also where it is just what Steward gives.
+            write(task.tid, Priority::BestEffort(7)).expect("one may lower one's own");
+            let given = give(journal, task, Priority::BestEffort(7), MARK, roots).expect("no error");
+            assert_eq!(given, Given::Chosen(Priority::BestEffort(7)));
+            take_from_all(&|_, other| other != task, &only(roots, task).1).expect("no error");
+            assert_eq!(read(task.tid).expect("it runs"), Priority::BestEffort(7));
+        });
+    }
+
+    /// In whose procfs there is no process but this one, known by its thread.
+    fn only(roots: &Roots, task: TaskId) -> (tempfile::TempDir, Roots) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let thread = task.tid.to_string();
+        std::os::unix::fs::symlink(roots.proc.join(&thread), directory.path().join(&thread)).expect("a link");
+        let roots = Roots { proc: directory.path().into(), ..roots.clone() };
+        (directory, roots)
+    }
+
+    #[test]
+    fn who_is_started_has_a_priority_from_steward_and_loses_it_whoever_has_ended() {
+        with_thread(|task, journal, roots| {
+            let given = give(journal, task, Priority::BestEffort(6), Mark::Alone, roots).expect("no error");
+            assert!(matches!(given, Given::Changed { old: Priority::Unset, .. }));
+            // As a child is born.
+            let held = held(task.tid).expect("it runs");
+            assert_eq!(held.mark, Some(Mark::Alone));
+            // Another one is to have another: it was not its choice, and is not what it had of its own.
+            let given = give(journal, task, Priority::BestEffort(7), MARK, roots).expect("no error");
+            assert!(matches!(given, Given::Changed { old: Priority::Unset, .. }), "{given:?}");
+            let (_directory, only) = only(roots, task);
+            // Other tests have threads of their own.
+            take_from_all(&|_, _| true, &only).expect("no error");
+            assert_eq!(read(task.tid).expect("it runs"), Priority::BestEffort(7));
+            take_from_all(&|_, other| other != task, &only).expect("no error");
             assert_eq!(read(task.tid).expect("it runs"), Priority::Unset);
         });
     }
@@ -136,7 +183,8 @@ mod tests {
     fn another_task_with_the_same_number_gets_nothing() {
         with_thread(|task, journal, roots| {
             let earlier = TaskId { started_ticks: task.started_ticks - 1, ..task };
-            let error = give(journal, earlier, Priority::BestEffort(7), roots).expect_err("it has ended");
+            let error =
+                give(journal, earlier, Priority::BestEffort(7), MARK, roots).expect_err("it has ended");
             assert!(matches!(error, JournalError::Kernel(error) if error.is_absent()));
             assert_eq!(read(task.tid).expect("it runs"), Priority::Unset);
         });

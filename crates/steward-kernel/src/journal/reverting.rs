@@ -5,10 +5,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::change::Undone;
+use super::change::{Change, Undone};
 use super::error::JournalError;
 use super::file::Journal;
 use super::undo::undo;
+use crate::disk::ioprio;
 use crate::roots::Roots;
 
 /// What [`revert`] did.
@@ -55,8 +56,10 @@ pub fn revert(path: &Path, roots: &Roots) -> Result<Report, JournalError> {
     let mut journal = Journal::open(path, roots)?;
     report.set_aside = journal.set_aside().map(str::to_owned);
     let numbers: Vec<u64> = journal.outstanding.keys().rev().copied().collect();
+    let mut may_be_handed_on = false;
     for number in numbers {
         let change = journal.outstanding[&number].clone();
+        may_be_handed_on |= matches!(change, Change::DiskPriority { .. });
         match undo(&change, roots) {
             Ok(Undone::PutBack) => report.reverted.push(change.to_string()),
             Ok(Undone::Left(why)) => report.left.push(format!("{change}: {why}")),
@@ -67,6 +70,10 @@ pub fn revert(path: &Path, roots: &Roots) -> Result<Report, JournalError> {
         }
         // On a full disk the record stays open, and the next one to read it finds everything as it was.
         let _ = journal.close(number);
+    }
+    // Whoever was started meanwhile has the priority of their parents, and nobody has told.
+    if may_be_handed_on && let Err(error) = ioprio::take_from_all(&|_, _| false, roots) {
+        report.failed.push(format!("the disk priorities that programs were started with: {error}"));
     }
     journal.remove_if_useless();
     Ok(report)

@@ -103,17 +103,45 @@ static __noinline int report_task(u32 kind, struct task_struct *p, u32 bandwidth
 }
 
 /*
- * Children take over the priority of whoever started them for the disk (copy_io()). The daemon decides whether this
- * one is to have it.
+ * What Steward marks priorities for the disk with that children are not to have (Mark::Alone in
+ * steward-core/src/disk/priority.rs), where the kernel has hints to devices (include/uapi/linux/ioprio.h).
  */
-static __always_inline void report_heir(struct task_struct *p)
+#define IOPRIO_HINT_SHIFT 3
+#define IOPRIO_HINT_MASK 0x3ff
+#define IOPRIO_HINT_ALONE 0x100
+
+/*
+ * Children take over the priority of whoever started them for the disk (copy_io()), and the mark with it. The daemon
+ * decides whether this one is to have it.
+ */
+static __always_inline bool is_heir(struct task_struct *p)
 {
 	struct io_context *context;
 
 	if (!bpf_core_field_exists(p->io_context))
-		return;
+		return false;
 	context = BPF_CORE_READ(p, io_context);
-	if (context && BPF_CORE_READ(context, ioprio))
+	return context &&
+	       (BPF_CORE_READ(context, ioprio) >> IOPRIO_HINT_SHIFT & IOPRIO_HINT_MASK) == IOPRIO_HINT_ALONE;
+}
+
+static __always_inline void report_heir(struct task_struct *p)
+{
+	if (is_heir(p))
+		report_task(EVENT_HEIR, p, 0);
+}
+
+/* The same of one that has just been born. Threads of a program that has the priority keep it. */
+static __always_inline void report_born_heir(struct task_struct *p, struct task_state *t)
+{
+	struct task_struct *leader;
+	struct task_state *leader_state;
+
+	if (t->slot || !is_heir(p))
+		return;
+	leader = p->group_leader;
+	leader_state = leader && p->tgid != p->pid ? task_state_of(leader) : NULL;
+	if (!leader_state || !leader_state->slot)
 		report_task(EVENT_HEIR, p, 0);
 }
 

@@ -27,10 +27,11 @@ static __noinline int executed(struct task_struct *p, const struct executable *e
 	seen = *(volatile u64 *)&t->execution;
 	if (seen == execution || __sync_val_compare_and_swap(&t->execution, seen, execution) != seen)
 		return 0;
+	/* Before anything depends on who started it: whoever that was may have ended. */
+	report_heir(p);
 	if (!t->slot && !t->may_start_interactive)
 		return 0;
 	t->may_start_interactive = 0;
-	report_heir(p);
 	executes(t);
 	if (!begin_change(t))
 		return 0; /* The daemon is deciding about this task at this moment; its word holds. */

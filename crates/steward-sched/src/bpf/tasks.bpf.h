@@ -104,6 +104,8 @@ void STRUCT_OPS(steward_enable, struct task_struct *p)
 		return;
 	t->weight = p->scx.weight ? p->scx.weight : WEIGHT_DEFAULT;
 	begin_in_domain(t, domain_at(table, t->domain));
+	/* It is known to others by now, as it is not in steward_init_task(). */
+	report_born_heir(p, t);
 }
 
 /* The task leaves for another class, or ends. */

@@ -173,6 +173,9 @@ impl Daemon {
         if let Some(mechanism) = self.cpu.mechanism.as_mut() {
             let lost = mechanism.take_events(&mut |event| events.push(event));
             self.events_lost += lost;
+            if lost > 0 {
+                self.disk.look_for_heirs();
+            }
             if lost > 0
                 && let Ok(snapshot) = mechanism.snapshot()
             {

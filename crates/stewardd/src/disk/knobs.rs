@@ -16,7 +16,6 @@ use steward_kernel::Roots;
 use steward_kernel::cgroup::place::Place;
 use steward_kernel::cgroup::reading::CgroupReader;
 use steward_kernel::disk::devices::{self, Ordered};
-use steward_kernel::disk::priority::{self, Given};
 use steward_kernel::disk::{cost, limit, weight};
 use steward_kernel::journal::{Change, JournalError, SharedJournal};
 
@@ -28,6 +27,7 @@ use super::spent::Spent;
 use crate::files::journal::OwnJournal;
 use refused::Refused;
 
+mod given;
 mod refused;
 
 /// What is to be in force.
@@ -73,7 +73,9 @@ pub struct Wanted {
     /// What is known of disks, where any are to be ordered or to take all that is written.
     pub known: Known,
     /// Tasks that have taken over a priority from the one that started them, and are not to have it.
-    pub heirs: BTreeMap<TaskId, Priority>,
+    pub heirs: BTreeSet<TaskId>,
+    /// Whether any task may have taken over one, for it was lost who did: all are looked at.
+    pub any_heirs: bool,
     /// The same of tasks of domains that are served first no longer, or which have left them: they may as well have
     /// that of the [other way](Priority::other_way).
     pub left: BTreeMap<TaskId, Priority>,
@@ -229,6 +231,9 @@ impl Knobs for KernelKnobs {
         }
         work.take_back(&mut state, wanted);
         work.give(&mut state, wanted, |_| true);
+        if wanted.any_heirs {
+            work.disinherit_all(wanted);
+        }
         work.order(&mut state, wanted);
         state.attend_to_others(wanted);
         work.write_freely(&mut state, wanted);
@@ -321,20 +326,6 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Whoever is to have one of their own gets it after that, with a record.
-    fn disinherit(&mut self, state: &State, wanted: &Wanted) {
-        let has_record = |task: &TaskId| state.given.get(task).is_some_and(|has| has.changed.is_some());
-        for (task, inherited) in wanted.heirs.iter().filter(|(task, _)| !has_record(task)) {
-            self.put_away(*task, *inherited);
-        }
-        for (task, inherited) in wanted.left.iter().filter(|(task, _)| !has_record(task)) {
-            self.put_away(*task, *inherited);
-            if let Some(other) = inherited.other_way() {
-                self.put_away(*task, other);
-            }
-        }
-    }
-
     /// Before weights and limits, which are taken back before it then.
     fn note_handed_out(&mut self, state: &mut State, wanted: &Wanted) {
         let journal = self.journal;
@@ -355,33 +346,6 @@ impl Work<'_> {
                 Err(error) => self.faults.push(error.to_string()),
             }
         }
-    }
-
-    fn take_back(&mut self, state: &mut State, wanted: &Wanted) {
-        let is_wanted = |task: &TaskId, has: &Has| wanted.priorities.get(task) == Some(&has.priority);
-        let given = state.given.iter();
-        let gone: Vec<TaskId> =
-            given.filter(|(task, has)| !is_wanted(task, has)).map(|(task, _)| *task).collect();
-        for task in gone {
-            let Some(has) = state.given.remove(&task) else { continue };
-            let Some((number, _)) = has.changed else {
-                // It has it from who started it, and is to have another one: that would be left to its own choice.
-                if wanted.priorities.get(&task).is_some_and(|wished| *wished != has.priority) {
-                    self.put_away(task, has.priority);
-                }
-                continue;
-            };
-            if let Some(moments) = state.told() {
-                moments.remove_task(task);
-            }
-            self.put_back(number);
-        }
-    }
-
-    /// Takes a priority from a task that has it from who started it.
-    fn put_away(&mut self, task: TaskId, inherited: Priority) {
-        let outcome = priority::disinherit(task, inherited, self.roots);
-        self.faults.extend(outcome.err().map(|error| error.to_string()));
     }
 
     /// Undoes one change.
@@ -406,38 +370,6 @@ impl Work<'_> {
         self.weigh(state, wanted);
         self.give(state, wanted, |_| true);
         self.faults.truncate(said);
-    }
-
-    /// Gives tasks what they are to have, of those about which it is.
-    fn give(&mut self, state: &mut State, wanted: &Wanted, is_about: impl Fn(&TaskId) -> bool) {
-        for (task, wished) in &wanted.priorities {
-            if !is_about(task) || state.given.contains_key(task) {
-                continue;
-            }
-            match self.give_one(wanted, *task, *wished) {
-                Ok(Given::Changed { number, old }) => {
-                    state.given.insert(*task, Has { priority: *wished, changed: Some((number, old)) });
-                }
-                // It is not asked again whether it still has what it chose.
-                Ok(Given::Had | Given::Chosen(_)) => {
-                    state.given.insert(*task, Has { priority: *wished, changed: None });
-                }
-                Err(JournalError::Kernel(error)) if error.is_absent() => {}
-                Err(error) => self.faults.push(error.to_string()),
-            }
-        }
-    }
-
-    /// In a domain that comes first, what it was born with when that was so in the other way is not its own choice.
-    fn give_one(&mut self, wanted: &Wanted, task: TaskId, wished: Priority) -> Result<Given, JournalError> {
-        let give = || priority::give(self.journal, task, wished, self.roots);
-        match (give()?, wished.other_way()) {
-            (Given::Chosen(had), Some(other)) if had == other && wanted.of_domains.contains(&task) => {
-                priority::disinherit(task, other, self.roots)?;
-                give()
-            }
-            (given, _) => Ok(given),
-        }
     }
 
     /// The disks, with what is known of them; `None` where they cannot be read, which is a fault.

@@ -36,8 +36,9 @@ impl Daemon {
     fn look_at_disks(&mut self, now_ns: u64) {
         self.tick_counting(now_ns);
         let heirs = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.take_heirs()).unwrap_or_default();
-        let heirs = self.heirs(&heirs);
-        if !self.disk.is_due(now_ns) && heirs.is_empty() {
+        let mut heirs = self.heirs(&heirs);
+        let any_heirs = self.disk.any_heirs_are_due(now_ns);
+        if !self.disk.is_due(now_ns) && heirs.is_empty() && !any_heirs {
             return;
         }
         let programs = self.disk_programs();
@@ -55,8 +56,8 @@ impl Daemon {
             domains: first,
             by_weight: domains.by_weight,
             first_domains: domains.first_domains,
-            processes: programs.processes.into_iter().chain(processes).collect(),
             with_background: domains.with_background,
+            processes: programs.processes.into_iter().chain(processes).collect(),
             background: self.disk.background.clone(),
             has_weights: !weights.is_empty(),
             may_order: self.settings.config.disk.may_order(),
@@ -66,6 +67,8 @@ impl Daemon {
         let of_domains = seen.domains.keys().copied().collect();
         let Decision { priorities, ordered, waits, mut left, .. } =
             self.disk.decide(now_ns, seen, &self.options.roots);
+        // In a domain that comes first, what is started is to have it too.
+        heirs.retain(|task| !priorities.contains_key(task));
         left.extend(domains.no_longer_first.into_iter().filter(|(task, _)| !priorities.contains_key(task)));
         let disks = match ordered {
             true => devices::present(&self.options.roots),
@@ -90,6 +93,7 @@ impl Daemon {
             handed_out: self.disk.handed_out.clone(),
             lost,
             heirs,
+            any_heirs,
             left,
             // want() says what is known where that counts.
             ..Wanted::default()
@@ -174,15 +178,9 @@ impl Daemon {
         self.disk.note_background(matched.process, spec.and_then(|spec| Priority::of(spec.io?, None)));
     }
 
-    /// Those that run a program of their own by now, and have a priority from whoever started them.
-    fn heirs(&self, started: &[i32]) -> BTreeMap<TaskId, Priority> {
+    /// Those of them that are still there.
+    fn heirs(&self, started: &[i32]) -> BTreeSet<TaskId> {
         let roots = &self.options.roots;
-        let heir = |pid: &i32| {
-            let stat = process::stat(*pid, roots).ok()?;
-            // In a domain, what is started has the domain's class too.
-            let of_domain = self.disk.first.keys().any(|task| task.tid == stat.parent);
-            Some((stat.id, self.disk.of_thread(stat.parent).filter(|_| !of_domain)?))
-        };
-        started.iter().filter_map(heir).collect()
+        started.iter().filter_map(|tid| Some(process::stat(*tid, roots).ok()?.id)).collect()
     }
 }

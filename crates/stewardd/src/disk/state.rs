@@ -42,6 +42,9 @@ const BY_CLASS_FOR_NS: u64 = 30_000_000_000;
 /// For how long after a domain was served first last it is looked who was born there with its priority, in nanoseconds:
 /// since the look before, and until the worker had taken it from the parents.
 const BORN_WITHIN_NS: u64 = 2_000_000_000;
+/// How often all tasks are looked at for a priority that they are not to have, at most, in nanoseconds: whoever starts
+/// programs without end has announcements be lost all the time.
+const ANY_HEIRS_EVERY_NS: u64 = 5_000_000_000;
 /// How often it is looked whether the disks are there that the configuration names, in nanoseconds.
 const WITHOUT_DEVICE_EVERY_NS: u64 = 30_000_000_000;
 /// How often it is looked where what is swapped out goes, in nanoseconds.
@@ -79,6 +82,9 @@ pub(crate) struct Disk {
     set_back: BTreeMap<TaskId, String>,
     /// Their processes.
     set_back_processes: BTreeSet<i32>,
+    /// Whether it was lost who has taken over a priority, and when all tasks may be looked at for it.
+    any_heirs: bool,
+    any_heirs_at_ns: u64,
     /// When anybody was seen last whom weights alone cannot bring before all others.
     by_class_at_ns: Option<u64>,
     /// What disks had done at the last look, and when.
@@ -122,6 +128,8 @@ impl Disk {
             swap_disks: None,
             set_back: BTreeMap::new(),
             set_back_processes: BTreeSet::new(),
+            any_heirs: false,
+            any_heirs_at_ns: 0,
             by_class_at_ns: None,
             done: (0, BTreeMap::new()),
             classes: BTreeMap::new(),
@@ -194,6 +202,20 @@ impl Disk {
             self.look_at_ns = now_ns + LOOK_EVERY_NS;
         }
         is_due
+    }
+
+    /// It was lost who has taken over a priority: anybody may have.
+    pub(crate) fn look_for_heirs(&mut self) {
+        self.any_heirs = true;
+    }
+
+    /// Whether that is to be looked at now.
+    pub(super) fn any_heirs_are_due(&mut self, now_ns: u64) -> bool {
+        let are_due = self.any_heirs && self.any_heirs_at_ns <= now_ns;
+        if are_due {
+            (self.any_heirs, self.any_heirs_at_ns) = (false, now_ns + ANY_HEIRS_EVERY_NS);
+        }
+        are_due
     }
 
     /// Whether it is time to look for the disks that the configuration names.
@@ -337,13 +359,6 @@ impl Disk {
         self.look_at_ns = self.look_at_ns.min(self.looked_at_ns + LOOK_SOON_NS);
     }
 
-    /// The priority that a thread was given.
-    pub(crate) fn of_thread(&self, tid: i32) -> Option<Priority> {
-        let first = TaskId { tid, started_ticks: 0 };
-        let mut range = self.wanted.priorities.range(first..);
-        range.next().filter(|(task, _)| task.tid == tid).map(|(_, priority)| *priority)
-    }
-
     /// Whether nobody was to have a weight or a limit of Steward's at the last look.
     pub(super) fn has_no_parts(&self) -> bool {
         self.wanted.weights.is_empty() && self.wanted.limits.is_empty()
@@ -392,13 +407,14 @@ impl Disk {
             let before = waiting.take();
             let waits = before.is_some();
             // Whose priority was to be taken back before that is done still has it.
-            let Wanted { mut heirs, mut left, .. } = before.unwrap_or_default();
+            let Wanted { mut heirs, any_heirs, mut left, .. } = before.unwrap_or_default();
             heirs.extend(&wanted.heirs);
             left.extend(&wanted.left);
-            *waiting = Some(Wanted { heirs, left, ..wanted.clone() });
+            let any_heirs = any_heirs || wanted.any_heirs;
+            *waiting = Some(Wanted { heirs, any_heirs, left, ..wanted.clone() });
             waits
         });
-        self.wanted = Wanted { heirs: BTreeMap::new(), left: BTreeMap::new(), ..wanted };
+        self.wanted = Wanted { heirs: BTreeSet::new(), any_heirs: false, left: BTreeMap::new(), ..wanted };
         if waits {
             // The job that waits already does what is wanted by then.
             return None;
@@ -423,7 +439,9 @@ impl Disk {
             left.extend(first);
             // What cannot be put back stays in the journal, for the next daemon or `steward revert`.
             let handed_out = self.handed_out.clone();
-            let _ = self.knobs.apply(&Wanted { heirs, left, handed_out, ..nothing.clone() });
+            // Nobody tells any more who is born with one.
+            let last = Wanted { heirs, any_heirs: true, left, handed_out, ..nothing.clone() };
+            let _ = self.knobs.apply(&last);
         });
         self.wanted = nothing;
         if let Some(cgroups) = cgroups.filter(|_| !self.handed_out.is_empty()) {
@@ -453,7 +471,8 @@ impl Part for Disk {
     fn poll_timeout(&self, now_ns: u64) -> Option<u64> {
         let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
         let looks = (soon || self.is_in_use()).then_some(self.look_at_ns);
-        looks.into_iter().chain(self.counting.poll_timeout(now_ns)).min()
+        let heirs = self.any_heirs.then_some(self.any_heirs_at_ns);
+        looks.into_iter().chain(heirs).chain(self.counting.poll_timeout(now_ns)).min()
     }
 }
 
@@ -462,20 +481,20 @@ mod tests {
     use super::*;
     use crate::fake::disk::FakeDisk;
 
-    fn heir(tid: i32) -> (TaskId, Priority) {
-        (TaskId { tid, started_ticks: 1 }, Priority::RealTime(2))
+    fn heir(tid: i32) -> TaskId {
+        TaskId { tid, started_ticks: 1 }
     }
 
     #[test]
     fn whose_priority_is_to_be_taken_back_is_not_forgotten_when_more_is_wanted_before_that_is_done() {
         let fake = FakeDisk::default();
         let mut disk = Disk::new(Arc::new(fake.clone()));
-        let first = disk.want(0, Wanted { heirs: BTreeMap::from([heir(1)]), ..Wanted::default() });
-        let more = Wanted { ordered: true, heirs: BTreeMap::from([heir(2)]), ..Wanted::default() };
+        let first = disk.want(0, Wanted { heirs: BTreeSet::from([heir(1)]), ..Wanted::default() });
+        let more = Wanted { ordered: true, heirs: BTreeSet::from([heir(2)]), ..Wanted::default() };
         assert!(disk.want(0, more).is_none(), "the first one, which has not begun, does it");
         assert_eq!((first.expect("there is something to do").work)(), Ok(Progress::Done));
         assert_eq!((fake.applied().len(), fake.wanted().ordered), (1, true));
-        assert_eq!(fake.wanted().heirs, BTreeMap::from([heir(1), heir(2)]));
+        assert_eq!(fake.wanted().heirs, BTreeSet::from([heir(1), heir(2)]));
         // And each is taken back once.
         let third = disk.want(0, Wanted::default()).expect("nothing is to be ordered any more");
         assert_eq!((third.work)(), Ok(Progress::Done));
@@ -486,13 +505,36 @@ mod tests {
     fn what_the_worker_comes_to_when_all_has_been_put_back_is_not_done_any_more() {
         let fake = FakeDisk::default();
         let mut disk = Disk::new(Arc::new(fake.clone()));
-        let late = Wanted { ordered: true, heirs: BTreeMap::from([heir(1)]), ..Wanted::default() };
+        let late = Wanted { ordered: true, heirs: BTreeSet::from([heir(1)]), ..Wanted::default() };
         let late = disk.want(0, late).expect("there is something to do");
-        disk.first = BTreeMap::from([heir(2)]);
+        disk.first = BTreeMap::from([(heir(2), Priority::RealTime(2))]);
         disk.stop(None);
         assert_eq!((late.work)(), Ok(Progress::Done));
-        let (heirs, left) = (BTreeMap::from([heir(1)]), BTreeMap::from([heir(2)]));
-        assert_eq!(fake.applied(), [Wanted { heirs, left, ..Wanted::default() }]);
+        let left = BTreeMap::from([(heir(2), Priority::RealTime(2))]);
+        let heirs = BTreeSet::from([heir(1)]);
+        assert_eq!(fake.applied(), [Wanted { heirs, any_heirs: true, left, ..Wanted::default() }]);
+    }
+
+    #[test]
+    fn all_tasks_are_looked_at_when_it_was_lost_who_was_born_with_a_priority_and_each_five_seconds_at_most() {
+        const S: u64 = 1_000_000_000;
+        let mut disk = Disk::new(Arc::new(FakeDisk::default()));
+        let looks: Vec<u64> = (0..20)
+            .filter(|second| {
+                if (3..12).contains(second) {
+                    disk.look_for_heirs();
+                    let at_ns = disk.poll_timeout(second * S).expect("it is to be looked");
+                    assert!(at_ns <= (second + 5) * S);
+                }
+                disk.any_heirs_are_due(second * S)
+            })
+            .collect();
+        assert_eq!(looks, [3, 8, 13]);
+        // What is wanted then is wanted once.
+        let job =
+            disk.want(0, Wanted { any_heirs: true, ..Wanted::default() }).expect("there is something to do");
+        assert!(disk.want(0, Wanted::default()).is_none(), "all are looked at, and no more is to be done");
+        assert_eq!((job.work)(), Ok(Progress::Done));
     }
 
     #[test]

@@ -35,6 +35,7 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
         }),
         ("what-it-starts-has-nothing-of-that", &|| {
             told.says("heir", &["parent: realtime: prio 4"]);
+            told.says("heir", &["orphan: none", "forked: none"]);
             assert!(!told.text("heir").contains("heir: realtime"), "{}", told.text("heir"));
         }),
         ("who-is-started-to-be-served-first-is-from-its-first-request-on", &|| {

@@ -72,17 +72,22 @@ cat >/tmp/starts <<'SCRIPT'
 /bin/busybox sleep 3
 /bin/busybox sleep 1000 &
 echo $! >/tmp/heir
+# One of whom nobody is left that started it, and one that never executes a program.
+/bin/busybox sh -c '/bin/busybox sleep 1000 & echo $! >/tmp/orphan; (while :; do read word </tmp/never; done) & echo $! >/tmp/forked'
 while :; do /bin/busybox sleep 1; done
 SCRIPT
+mkfifo /tmp/never
 steward run -- /opt/other/sh /tmp/starts &
 shell=$!
-wait_for 'test -s /tmp/heir'
-heir=$(cat /tmp/heir)
+wait_for 'test -s /tmp/forked'
+heir=$(cat /tmp/heir) orphan=$(cat /tmp/orphan) forked=$(cat /tmp/forked)
 sleep 1
 section heir
 priority parent $shell
 priority heir $heir
-kill $shell $heir
+priority orphan $orphan
+priority forked $forked
+kill $shell $heir $orphan $forked
 
 # By its first request: an elevator would go by what it had then for as long as it has others under way.
 section first-request

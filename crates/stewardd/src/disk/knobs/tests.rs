@@ -1,15 +1,16 @@
 //! What is done with disks, on a directory in place of the kernel.
 
 use std::cell::{Cell, RefCell};
-use std::io::{PipeReader, PipeWriter, pipe};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use steward_core::disk::calibration::Calibration;
 use steward_core::disk::cost::Way;
 use steward_kernel::KernelError;
+use steward_kernel::disk::priority;
 
 use super::super::moments::{Mark, Watch, Watching};
 use super::*;
@@ -152,10 +153,10 @@ fn born_with(priority: Priority, roots: &Roots) -> (Sleeper, TaskId) {
     (process, task)
 }
 
-/// What is given to tasks that there are, where nobody is told when anybody waits.
+/// What is given to tasks of the kernel, of which only those are there that are to be seen: other tests have theirs.
+/// Nobody is told when anybody waits.
 fn on_real_tasks() -> (tempfile::TempDir, Roots, KernelKnobs) {
-    let (directory, mut roots, ..) = with(&[]);
-    roots.proc = "/proc".into();
+    let (directory, roots, ..) = with(&[]);
     let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
     let knobs = told_by(|| Err("nobody".to_owned()), &roots, &journal);
     (directory, roots, knobs)
@@ -247,58 +248,144 @@ fn who_works_for_others_is_first_before_the_elevator_is_there_and_all_the_time_o
     }
 }
 
+/// Two processes of which the second one was started when the first one had a priority.
+struct Family {
+    parent: Sleeper,
+    child: TaskId,
+}
+
+impl Family {
+    /// The first one has what `of` says of it then.
+    fn start(knobs: &KernelKnobs, roots: &Roots, of: impl Fn(TaskId) -> Wanted) -> Self {
+        let mut parent = Command::new("sh")
+            .args(["-c", "read word; sleep 600 >/dev/null & echo $!; wait"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let pipes = (parent.stdin.take(), parent.stdout.take());
+        let (mut asks, tells) = (pipes.0.expect("a pipe"), pipes.1.expect("a pipe"));
+        let parent = Sleeper(parent);
+        let first = task_of(&parent.0, roots);
+        knobs.apply(&of(first)).expect("it can be changed");
+        asks.write_all(b"go on\n").expect("it reads");
+        let mut said = String::new();
+        BufReader::new(tells).read_line(&mut said).expect("it says whom it has started");
+        let pid = said.trim().parse().expect("a number");
+        see(pid, roots);
+        Family { parent, child: steward_kernel::process::stat(pid, roots).expect("it runs").id }
+    }
+
+    fn has(&self) -> Priority {
+        priority::read(self.child.tid).expect("it runs")
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        let child = rustix::process::Pid::from_raw(self.child.tid).expect("a number");
+        let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+    }
+}
+
+/// Has a process be among those that there are.
+fn see(pid: i32, roots: &Roots) {
+    let _ = std::os::unix::fs::symlink(format!("/proc/{pid}"), roots.proc.join(pid.to_string()));
+}
+
+fn task_of(process: &Child, roots: &Roots) -> TaskId {
+    let pid = i32::try_from(process.id()).expect("a small number");
+    see(pid, roots);
+    steward_kernel::process::stat(pid, roots).expect("it runs").id
+}
+
+fn given(task: TaskId, priority: Priority) -> Wanted {
+    Wanted { priorities: BTreeMap::from([(task, priority)]), ..Wanted::default() }
+}
+
+fn of_domain(task: TaskId, priority: Priority) -> Wanted {
+    Wanted { of_domains: BTreeSet::from([task]), ..given(task, priority) }
+}
+
 #[test]
 fn who_was_born_with_a_priority_gets_another_one_all_the_same_when_that_is_wanted() {
     let (_directory, roots, knobs) = on_real_tasks();
     let (born, wished) = (Priority::BestEffort(3), Priority::BestEffort(1));
-    let (_process, task) = born_with(born, &roots);
-    let is_now = |priority| priority::switch(task, priority, priority, &roots).expect("it can be asked");
-    let apply = |priority| {
-        let priorities = BTreeMap::from([(task, priority)]);
-        knobs.apply(&Wanted { priorities, ..Wanted::default() }).expect("it can be changed");
-    };
-    apply(born);
-    assert!(is_now(born));
-    apply(wished);
-    assert!(is_now(wished));
+    let family = Family::start(&knobs, &roots, |parent| of_domain(parent, born));
+    assert_eq!(family.has(), born);
+    for priority in [born, wished] {
+        knobs.apply(&of_domain(family.child, priority)).expect("it can be changed");
+        assert_eq!(family.has(), priority);
+    }
     // But what it has chosen itself stays.
-    assert!(priority::switch(task, wished, Priority::Idle, &roots).expect("it can be changed"));
-    apply(born);
-    assert!(is_now(Priority::Idle));
-}
-
-#[test]
-fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_not_its_own_choice() {
-    let (_directory, roots, knobs) = on_real_tasks();
-    for is_of_domain in [true, false] {
-        let born = Priority::BY_WEIGHT;
-        let (_process, task) = born_with(born, &roots);
-        let of_domains = if is_of_domain { BTreeSet::from([task]) } else { BTreeSet::new() };
-        let priorities = BTreeMap::from([(task, Priority::RealTime(4))]);
-        // Only root may give the real-time class; whoever may not has at least taken the other one away.
-        let _ = knobs.apply(&Wanted { priorities, of_domains, ..Wanted::default() });
-        let has_it = priority::switch(task, born, born, &roots).expect("it can be asked");
-        assert_eq!(has_it, !is_of_domain);
+    assert!(priority::switch(family.child, wished, Priority::Idle, &roots).expect("it can be changed"));
+    for wanted in [of_domain(family.child, born), Wanted::default()] {
+        knobs.apply(&wanted).expect("it can be changed");
+        assert_eq!(family.has(), Priority::Idle);
     }
 }
 
 #[test]
-fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_taken_back_with_the_class() {
-    let (_directory, roots, knobs) = on_real_tasks();
-    for is_of_domain in [true, false] {
-        let born = Priority::BY_WEIGHT;
-        let (_process, task) = born_with(born, &roots);
-        // By the last look it was to have this, and nobody came to give it.
-        let inherited = BTreeMap::from([(task, Priority::RealTime(4))]);
-        let wanted = match is_of_domain {
-            true => Wanted { left: inherited, ..Wanted::default() },
-            // Who was started by a program has chosen what is not the program's.
-            false => Wanted { heirs: inherited, ..Wanted::default() },
+fn who_is_started_by_a_program_loses_its_priority_whoever_has_ended_meanwhile_and_what_it_has_chosen_stays() {
+    for is_told in [true, false] {
+        let (_directory, roots, knobs) = on_real_tasks();
+        let born = Priority::BestEffort(3);
+        let heirs = |task| match is_told {
+            true => Wanted { heirs: BTreeSet::from([task]), ..Wanted::default() },
+            false => Wanted { any_heirs: true, ..Wanted::default() },
         };
-        knobs.apply(&wanted).expect("it can be taken back");
-        let has_it = priority::switch(task, born, born, &roots).expect("it can be asked");
-        assert_eq!(has_it, !is_of_domain);
+        let mut family = Family::start(&knobs, &roots, |parent| given(parent, born));
+        family.parent.0.kill().expect("it runs");
+        family.parent.0.wait().expect("it has ended");
+        assert_eq!(family.has(), born);
+        knobs.apply(&heirs(family.child)).expect("it can be taken back");
+        assert_eq!(family.has(), Priority::Unset);
+        // As by ionice.
+        assert!(priority::switch(family.child, Priority::Unset, born, &roots).expect("it can be changed"));
+        knobs.apply(&heirs(family.child)).expect("there is nothing to do");
+        assert_eq!(family.has(), born);
     }
+}
+
+#[test]
+fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_not_its_own_choice_and_what_it_has_chosen_is() {
+    let (_directory, roots, knobs) = on_real_tasks();
+    let born = Priority::BY_WEIGHT;
+    for is_chosen in [false, true] {
+        let family = Family::start(&knobs, &roots, |parent| of_domain(parent, born));
+        if is_chosen {
+            assert!(priority::switch(family.child, born, born, &roots).expect("it can be changed"));
+        }
+        // Only root may give the real-time class; who may not has not taken the other one away either.
+        let outcome = knobs.apply(&of_domain(family.child, Priority::RealTime(4)));
+        assert_eq!(family.has() == born, is_chosen || outcome.is_err(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn what_a_task_of_a_domain_was_born_with_is_taken_back_with_the_class_and_what_it_has_chosen_is_not() {
+    let (_directory, roots, knobs) = on_real_tasks();
+    let born = Priority::BY_WEIGHT;
+    for is_chosen in [false, true] {
+        let family = Family::start(&knobs, &roots, |parent| of_domain(parent, born));
+        if is_chosen {
+            assert!(priority::switch(family.child, born, born, &roots).expect("it can be changed"));
+        }
+        // By the last look it was to have this, and nobody came to give it.
+        let left = BTreeMap::from([(family.child, Priority::RealTime(4))]);
+        knobs.apply(&Wanted { left, ..Wanted::default() }).expect("it can be taken back");
+        assert_eq!(family.has() == born, is_chosen);
+    }
+}
+
+#[test]
+fn who_was_started_meanwhile_has_nothing_of_a_daemon_that_was_killed() {
+    let (directory, roots, knobs) = on_real_tasks();
+    let family = Family::start(&knobs, &roots, |parent| given(parent, Priority::BestEffort(3)));
+    drop(knobs);
+    let path = directory.path().join("state").join(libsteward::UNDO_JOURNAL);
+    let report = steward_kernel::journal::revert(&path, &roots).expect("the journal can be used");
+    assert_eq!((report.reverted.len(), family.has()), (1, Priority::Unset), "{report}");
 }
 
 #[test]
