@@ -109,25 +109,33 @@ static __noinline int report_task(u32 kind, struct task_struct *p, u32 bandwidth
 #define IOPRIO_HINT_SHIFT 3
 #define IOPRIO_HINT_MASK 0x3ff
 #define IOPRIO_HINT_ALONE 0x100
+#define IOPRIO_CLASS_SHIFT 13
+#define IOPRIO_CLASS_RT 1
 
 /*
  * Children take over the priority of whoever started them for the disk (copy_io()), and the mark with it. The daemon
- * decides whether this one is to have it.
+ * decides whether this one is to have it. Anybody may set the mark, so that whoever has nothing to do with interactive
+ * tasks is told only with the real-time class, which takes the right to.
  */
-static __always_inline bool is_heir(struct task_struct *p)
+static __always_inline bool is_heir(struct task_struct *p, struct task_state *t)
 {
 	struct io_context *context;
+	u16 ioprio;
 
 	if (!bpf_core_field_exists(p->io_context))
 		return false;
 	context = BPF_CORE_READ(p, io_context);
-	return context &&
-	       (BPF_CORE_READ(context, ioprio) >> IOPRIO_HINT_SHIFT & IOPRIO_HINT_MASK) == IOPRIO_HINT_ALONE;
+	if (!context)
+		return false;
+	ioprio = BPF_CORE_READ(context, ioprio);
+	if ((ioprio >> IOPRIO_HINT_SHIFT & IOPRIO_HINT_MASK) != IOPRIO_HINT_ALONE)
+		return false;
+	return t->slot || t->may_start_interactive || ioprio >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT;
 }
 
-static __always_inline void report_heir(struct task_struct *p)
+static __always_inline void report_heir(struct task_struct *p, struct task_state *t)
 {
-	if (is_heir(p))
+	if (is_heir(p, t))
 		report_task(EVENT_HEIR, p, 0);
 }
 
@@ -137,7 +145,7 @@ static __always_inline void report_born_heir(struct task_struct *p, struct task_
 	struct task_struct *leader;
 	struct task_state *leader_state;
 
-	if (t->slot || !is_heir(p))
+	if (t->slot || !is_heir(p, t))
 		return;
 	leader = p->group_leader;
 	leader_state = leader && p->tgid != p->pid ? task_state_of(leader) : NULL;

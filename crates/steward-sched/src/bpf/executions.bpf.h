@@ -28,7 +28,7 @@ static __noinline int executed(struct task_struct *p, const struct executable *e
 	if (seen == execution || __sync_val_compare_and_swap(&t->execution, seen, execution) != seen)
 		return 0;
 	/* Before anything depends on who started it: whoever that was may have ended. */
-	report_heir(p);
+	report_heir(p, t);
 	if (!t->slot && !t->may_start_interactive)
 		return 0;
 	t->may_start_interactive = 0;

@@ -35,12 +35,13 @@ impl Daemon {
 
     fn look_at_disks(&mut self, now_ns: u64) {
         self.tick_counting(now_ns);
-        let heirs = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.take_heirs()).unwrap_or_default();
-        let mut heirs = self.heirs(&heirs);
-        let any_heirs = self.disk.any_heirs_are_due(now_ns);
-        if !self.disk.is_due(now_ns) && heirs.is_empty() && !any_heirs {
+        let told = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.take_heirs()).unwrap_or_default();
+        self.disk.note_heirs(told);
+        if !self.disk.is_due(now_ns) {
             return;
         }
+        let mut heirs = self.disk.take_heirs(&self.options.roots);
+        let any_heirs = self.disk.any_heirs_are_due(now_ns);
         let programs = self.disk_programs();
         let domains = self.disk_domains(now_ns, &programs);
         let OfDomains { first, processes, weights, limits, charged, any_charged, left, .. } = domains;
@@ -176,11 +177,5 @@ impl Daemon {
     pub(crate) fn note_background(&mut self, matched: &Matched) {
         let spec = self.loaded.by_name(&matched.spec).filter(|spec| is_in_background(spec));
         self.disk.note_background(matched.process, spec.and_then(|spec| Priority::of(spec.io?, None)));
-    }
-
-    /// Those of them that are still there.
-    fn heirs(&self, started: &[i32]) -> BTreeSet<TaskId> {
-        let roots = &self.options.roots;
-        started.iter().filter_map(|tid| Some(process::stat(*tid, roots).ok()?.id)).collect()
     }
 }

@@ -20,6 +20,7 @@ use steward_kernel::disk::calibrations::Calibrations;
 use steward_kernel::disk::usage::{self, DiskUsage};
 use steward_kernel::disk::{devices, elevators};
 use steward_kernel::memory::slow;
+use steward_kernel::process;
 
 use super::again::Again;
 use super::counting::{Counting, Totals};
@@ -42,6 +43,8 @@ const BY_CLASS_FOR_NS: u64 = 30_000_000_000;
 /// For how long after a domain was served first last it is looked who was born there with its priority, in nanoseconds:
 /// since the look before, and until the worker had taken it from the parents.
 const BORN_WITHIN_NS: u64 = 2_000_000_000;
+/// How many threads are looked at one by one at a look that were told to have taken over a priority.
+const HEIRS_MAX: usize = 1000;
 /// How often all tasks are looked at for a priority that they are not to have, at most, in nanoseconds: whoever starts
 /// programs without end has announcements be lost all the time.
 const ANY_HEIRS_EVERY_NS: u64 = 5_000_000_000;
@@ -82,7 +85,9 @@ pub(crate) struct Disk {
     set_back: BTreeMap<TaskId, String>,
     /// Their processes.
     set_back_processes: BTreeSet<i32>,
-    /// Whether it was lost who has taken over a priority, and when all tasks may be looked at for it.
+    /// The threads that were told since the last look to have taken over a priority.
+    heirs: BTreeSet<i32>,
+    /// Whether it was lost who has, and when all tasks may be looked at for it.
     any_heirs: bool,
     any_heirs_at_ns: u64,
     /// When anybody was seen last whom weights alone cannot bring before all others.
@@ -128,6 +133,7 @@ impl Disk {
             swap_disks: None,
             set_back: BTreeMap::new(),
             set_back_processes: BTreeSet::new(),
+            heirs: BTreeSet::new(),
             any_heirs: false,
             any_heirs_at_ns: 0,
             by_class_at_ns: None,
@@ -204,9 +210,29 @@ impl Disk {
         is_due
     }
 
+    /// These threads have taken over a priority. It is looked at them soon, and not at once: whoever starts programs
+    /// without end has each of them be told.
+    pub(super) fn note_heirs(&mut self, tids: Vec<i32>) {
+        if !tids.is_empty() {
+            self.look_soon();
+        }
+        self.heirs.extend(tids);
+        if self.heirs.len() > HEIRS_MAX {
+            self.heirs.clear();
+            self.look_for_heirs();
+        }
+    }
+
+    /// Those of them that are still there.
+    pub(super) fn take_heirs(&mut self, roots: &Roots) -> BTreeSet<TaskId> {
+        let tids = std::mem::take(&mut self.heirs);
+        tids.into_iter().filter_map(|tid| Some(process::stat(tid, roots).ok()?.id)).collect()
+    }
+
     /// It was lost who has taken over a priority: anybody may have.
     pub(crate) fn look_for_heirs(&mut self) {
         self.any_heirs = true;
+        self.look_soon();
     }
 
     /// Whether that is to be looked at now.
@@ -273,6 +299,8 @@ impl Disk {
             let tid = task.tid;
             tracing::info!(decision = "disk-set-back", tid, disk, "it takes most of a disk for itself");
         }
+        // What is born meanwhile has another priority, of which the scheduler tells less.
+        self.any_heirs |= !self.set_back.is_empty();
         self.set_back.clone_from(&decision.set_back);
         let process = |task: &TaskId| processes.get(task).copied().unwrap_or(task.tid);
         self.set_back_processes = decision.set_back.keys().map(process).collect();
@@ -471,7 +499,7 @@ impl Part for Disk {
     fn poll_timeout(&self, now_ns: u64) -> Option<u64> {
         let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
         let looks = (soon || self.is_in_use()).then_some(self.look_at_ns);
-        let heirs = self.any_heirs.then_some(self.any_heirs_at_ns);
+        let heirs = self.any_heirs.then_some(self.any_heirs_at_ns.max(self.look_at_ns));
         looks.into_iter().chain(heirs).chain(self.counting.poll_timeout(now_ns)).min()
     }
 }
@@ -518,6 +546,11 @@ mod tests {
     #[test]
     fn all_tasks_are_looked_at_when_it_was_lost_who_was_born_with_a_priority_and_each_five_seconds_at_most() {
         const S: u64 = 1_000_000_000;
+        let mut disk = Disk::new(Arc::new(FakeDisk::default()));
+        disk.note_heirs((1..=HEIRS_MAX as i32).collect());
+        assert!(!disk.any_heirs_are_due(0));
+        disk.note_heirs((1..=HEIRS_MAX as i32 + 1).collect());
+        assert!(disk.any_heirs_are_due(0) && disk.heirs.is_empty());
         let mut disk = Disk::new(Arc::new(FakeDisk::default()));
         let looks: Vec<u64> = (0..20)
             .filter(|second| {
