@@ -369,8 +369,8 @@ pub trait Mechanism: Send {
     /// read them in time.
     fn take_events(&mut self, sink: &mut dyn FnMut(Event)) -> u64;
 
-    /// Hands over the tasks that were born, or have executed a program, since the last call with a priority for the disk
-    /// that whoever started them has from Steward alone ([`Mark::Alone`](crate::disk::priority::Mark::Alone)).
+    /// Hands over the tasks that were born, or have executed a program, since the last call with a priority for the
+    /// disk that whoever started them has from Steward alone ([`Mark::Alone`](crate::disk::priority::Mark::Alone)).
     fn take_heirs(&mut self) -> Vec<i32> {
         Vec::new()
     }

@@ -28,8 +28,8 @@ const REQUESTS_MIN: u64 = 128;
 /// twelve saves waiting for a place for 100 to 600 ms. More writes would be no good: what a save waits for in the
 /// journal may be the last of them. Each is less than a kilobyte.
 const REQUESTS_WITH_FEW_WRITES: u64 = 1024;
-/// How many may wait in an elevator at most (`MAX_SCHED_RQ`, block/blk-mq.h). Without one there are as many as the device
-/// takes at once, which may be more.
+/// How many may wait in an elevator at most (`MAX_SCHED_RQ`, block/blk-mq.h). Without one there are as many as the
+/// device takes at once, which may be more.
 const REQUESTS_MAX: u64 = 2048;
 /// The kernel makes room for as many in each hardware queue: no more than so many in all of them together for that.
 const REQUESTS_OF_ALL_QUEUES: u64 = 4096;

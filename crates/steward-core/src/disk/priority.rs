@@ -14,13 +14,13 @@ const LEVEL_USUAL: u8 = 4;
 /// The first period that is not of the highest level any more; each level below is for twice as long, in nanoseconds.
 const HIGHEST_BELOW_NS: u64 = 10_000_000;
 
-/// Where the kernel keeps hints to devices beside a priority (Linux 6.5, `include/uapi/linux/ioprio.h`), ten bits of them,
-/// and where it begins.
+/// Where the kernel keeps hints to devices beside a priority (Linux 6.5, `include/uapi/linux/ioprio.h`), ten bits of
+/// them, and where it begins.
 const HINT_SHIFT: u32 = 3;
 const HINT_MASK: u32 = 0x3ff;
 
-/// That a priority is from Steward: it goes with it to whoever inherits it, and `ionice` sets none. So what somebody has
-/// chosen is told from what was given, also when its parents have ended and the daemon was killed meanwhile.
+/// That a priority is from Steward: it goes with it to whoever inherits it, and `ionice` sets none. So what somebody
+/// has chosen is told from what was given, also when its parents have ended and the daemon was killed meanwhile.
 ///
 /// It is a hint to devices of which there is none: they know 1 to 7, and nothing orders requests by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

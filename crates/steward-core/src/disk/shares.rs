@@ -50,9 +50,9 @@ pub fn weights(level: &[Settings], others: usize) -> Vec<u16> {
     ideal.iter().map(|ideal| (ideal * WEIGHT_MAX / largest).round().clamp(1.0, WEIGHT_MAX) as u16).collect()
 }
 
-/// The part of the disk's time of its level that a cgroup is due while all who are there want it, 0 to 1, by the weights
-/// that they have; `tree` has the cgroups with processes of that level. It may be less than what is reserved: the weights
-/// of cgroups that are not Steward's stay, and none can be more than ten times as large.
+/// The part of the disk's time of its level that a cgroup is due while all who are there want it, 0 to 1, by the
+/// weights that they have; `tree` has the cgroups with processes of that level. It may be less than what is reserved:
+/// the weights of cgroups that are not Steward's stay, and none can be more than ten times as large.
 pub fn part_due(tree: &Tree, path: &str, weight_of: &dyn Fn(&str) -> Option<u16>) -> Option<f64> {
     let (_, parent) = (tree.get(path)?, parent_of(path)?);
     let weight = |path: &str| f64::from(weight_of(path).unwrap_or(WEIGHT_USUAL));

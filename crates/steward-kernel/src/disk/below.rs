@@ -45,8 +45,8 @@ pub fn name_of(number: &str, roots: &Roots) -> Option<String> {
         .map(|(_, name)| name)
 }
 
-/// Whether it is a device of device-mapper that queues requests itself (multipath, but where it was made otherwise): its
-/// own elevator orders them, and they are handed on past those of the disks below (`blk_insert_cloned_request()`).
+/// Whether it is a device of device-mapper that queues requests itself (multipath, but where it was made otherwise):
+/// its own elevator orders them, and they are handed on past those of the disks below (`blk_insert_cloned_request()`).
 pub(super) fn takes_requests(directory: &Path) -> bool {
     directory.join("dm").is_dir() && directory.join("mq").is_dir()
 }

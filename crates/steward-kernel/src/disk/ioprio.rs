@@ -122,8 +122,8 @@ pub fn take_from_threads(pid: i32, keeps: &dyn Fn(TaskId) -> bool, roots: &Roots
     outcome
 }
 
-/// Takes Steward's priority from all tasks but those of which `keeps` says, by process, that they are to have theirs: for
-/// when it may have been handed on to anybody, and nobody told.
+/// Takes Steward's priority from all tasks but those of which `keeps` says, by process, that they are to have theirs:
+/// for when it may have been handed on to anybody, and nobody told.
 ///
 /// # Errors
 /// [`KernelError`], the last one; the others have been looked at.

@@ -34,8 +34,8 @@ pub fn give(
         .into());
     }
     let has_it = held.priority == priority;
-    // What the kernel gives its own threads, as ext4 its journal's (`journal_ioprio`), is nobody's choice; and they hand
-    // it on to nobody.
+    // What the kernel gives its own threads, as ext4 its journal's (`journal_ioprio`), is nobody's choice; and they
+    // hand it on to nobody.
     let is_kernel_thread = stat.is_kernel_thread();
     if has_it && (held.mark == Some(mark) || is_kernel_thread || !knows_marks()) {
         return Ok(Given::Had);

@@ -689,8 +689,8 @@ fn or_second<T>(
 ) -> Result<(Order, T), JournalError> {
     match order(&first) {
         Ok(done) => Ok((first, done)),
-        // So says the kernel of an elevator that it has not, and finds no module of (elevator_change()); of other files,
-        // that it does not take what is written there.
+        // So says the kernel of an elevator that it has not, and finds no module of (elevator_change()); of other
+        // files, that it does not take what is written there.
         Err(JournalError::Kernel(error)) if devices::is_about_elevator(&error) => {
             let second = first.without_by_class();
             let outcome = order(&second).map(|done| (second, done));
