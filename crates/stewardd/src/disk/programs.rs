@@ -8,7 +8,6 @@ use steward_core::disk::Class;
 use steward_core::disk::config::Order;
 use steward_core::disk::plan::{Decision, Seen};
 use steward_core::disk::priority::Priority;
-use steward_core::process::TaskId;
 use steward_core::spec::Spec;
 use steward_kernel::disk::calibrations::{Calibrations, Damaged};
 use steward_kernel::disk::devices;
