@@ -415,13 +415,10 @@ fn longest_wait(weights: &[u32], cpu_count: u64, slice_ns: u64, rescue_ns: u64) 
         if *now_ns >= next_look_ns {
             next_look_ns += RESCUE_LOOK_NS;
             let room = rescue_room(overdue.len() as u32, cpu_count as u32) as usize;
-            let seen: Box<dyn Iterator<Item = &(u64, usize)>> = if rescue_looks_from_end(looks) {
-                Box::new(queue.iter().rev())
-            } else {
-                Box::new(queue.iter())
-            };
+            let seen: Box<dyn Iterator<Item = &(u64, usize)>> =
+                if looks_from_end(looks) { Box::new(queue.iter().rev()) } else { Box::new(queue.iter()) };
             let due: Vec<_> = seen
-                .take(RESCUE_SCAN_MAX)
+                .take(QUEUE_SCAN_MAX)
                 .filter(|(_, task)| rescue_due(tasks[*task].since_ns, false, *now_ns))
                 .take(room)
                 .copied()
@@ -493,7 +490,7 @@ fn a_thousand_tasks_of_nice_19_beside_a_hundred_of_nice_minus_20_all_run_before_
 #[test]
 fn nobody_is_hidden_from_the_looks_by_however_many_that_come_and_go() {
     for (before, after) in
-        [(0, 1), (1, 0)].map(|(before, after)| (before * RESCUE_SCAN_MAX, after * RESCUE_SCAN_MAX))
+        [(0, 1), (1, 0)].map(|(before, after)| (before * QUEUE_SCAN_MAX, after * QUEUE_SCAN_MAX))
     {
         let found = (0u32..).find(|&look| {
             let now_ns = u64::from(look) * RESCUE_LOOK_NS;
@@ -501,9 +498,9 @@ fn nobody_is_hidden_from_the_looks_by_however_many_that_come_and_go() {
             let since_ns = |place: usize| if place == before { 0 } else { now_ns };
             let places = 0..=before + after;
             let mut seen: Box<dyn Iterator<Item = usize>> =
-                if rescue_looks_from_end(look) { Box::new(places.rev()) } else { Box::new(places) };
+                if looks_from_end(look) { Box::new(places.rev()) } else { Box::new(places) };
             assert!(now_ns < 30 * SECOND, "hidden behind {before} and before {after} others");
-            seen.by_ref().take(RESCUE_SCAN_MAX).any(|place| rescue_due(since_ns(place), false, now_ns))
+            seen.by_ref().take(QUEUE_SCAN_MAX).any(|place| rescue_due(since_ns(place), false, now_ns))
         });
         let found_ns = u64::from(found.unwrap()) * RESCUE_LOOK_NS;
         assert!(found_ns <= RESCUE_AFTER_NS + 2 * RESCUE_LOOK_NS, "found after {} ms", found_ns / MS);
@@ -545,7 +542,7 @@ proptest! {
 #[test]
 fn of_forty_thousand_beside_ten_that_take_all_none_waits_nearly_as_long_as_the_watchdog() {
     const LATE_NS: u64 = MS / 8;
-    const { assert!(40_000 > RESCUE_SCAN_MAX) };
+    const { assert!(40_000 > QUEUE_SCAN_MAX) };
     let crowds = [
         (1, 10_000, RESCUE_SLICE_NS),
         (2, 10_000, RESCUE_SLICE_NS),

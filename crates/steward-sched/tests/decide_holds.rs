@@ -46,6 +46,18 @@ proptest! {
         prop_assert_eq!(hold_overstays(true, false, whereabouts, waited_ns), due);
     }
 
+    /// However many wait, looks for those that are held inside the kernel take no more than their part of a CPU.
+    #[test]
+    fn looks_take_a_bounded_share(looks in vec((0..200 * MS, 0..40 * MS), 1..50), first_ns in 0..100 * SECOND) {
+        let (mut now_ns, mut due_ns, mut used_ns) = (first_ns, 0, 0);
+        for (took_ns, late_ns) in looks {
+            now_ns = now_ns.max(due_ns) + late_ns + took_ns;
+            used_ns += took_ns;
+            due_ns = hold_look_due(took_ns, now_ns);
+            prop_assert!(used_ns * HOLD_LOOK_FRACTION <= due_ns - first_ns, "{used_ns} ns of {}", due_ns - first_ns);
+        }
+    }
+
     /// CPUs read their clocks a little apart: whoever was queued by one and is looked at by another, whose clock is
     /// behind, has not waited for ever. At a gate it would be let go, and its domain's sum of waits would go back.
     #[test]

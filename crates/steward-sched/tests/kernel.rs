@@ -58,6 +58,13 @@ fn pinned_tasks_hotplug_and_affinity_hold_on_two_cpus() {
 #[ignore = "boots the lab's machine: make test-kernel"]
 fn crowds_of_an_ordinary_user_take_nothing_away_on_one_cpu() {
     let names = "a-crowd-that-is-never-revoked-takes-nothing-away a-crowd-of-shells-takes-nothing-away \
-                 beside-thousands-at-nice-19-an-ordinary-task-waits-by-its-weight";
-    run_checks(1, 4, names, 3);
+                 beside-thousands-at-nice-19-an-ordinary-task-waits-by-its-weight \
+                 who-is-held-behind-thousands-keeps-nobody-waiting-inside-the-kernel";
+    run_checks(1, 4, names, 4);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn a_crowd_that_is_held_holds_up_no_cpu_that_goes_offline() {
+    run_checks(2, 4, "who-is-held-behind-thousands-holds-up-no-cpu-that-goes-offline", 1);
 }

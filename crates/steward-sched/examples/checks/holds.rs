@@ -1,7 +1,7 @@
 //! Whoever is held back, by a quota, a suspension or a priority, has let go of what it held inside the kernel.
 
 use std::fs;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -559,6 +559,34 @@ pub fn held_under_hotplug() -> Outcome {
     Ok(format!("going offline took {seconds:.2?} s"))
 }
 
+/// The same where thousands of the domain, who are pinned to another CPU, stand before them in its queue.
+pub fn behind_a_crowd_under_hotplug() -> Outcome {
+    const THREADS: usize = 4500;
+    let mut scheduler = shared()?;
+    let still = Group::new("still");
+    let crowd = Program::start(&["spin-crowd", &THREADS.to_string()]).within(&still);
+    threads_at_work(crowd.pid(), THREADS)?.into_iter().for_each(|thread| pin(thread, &[0]));
+    // They have the CPU for themselves, and so soon stand behind the crowd in the order of what each has used.
+    let few = [(); 3].map(|()| Program::start(&["spin"]).pin(1).within(&still));
+    let begun = wait_until(30.0, || few.iter().all(|program| program.time_ms() > 500.0));
+    check!(begun, "those that are pinned to the CPU have not begun to compute in 30 s");
+    domains::suspend(&mut scheduler, &still, true)?;
+    sleep(Duration::from_millis(200));
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    let begin = Instant::now();
+    fs::write(online, "0").map_err(|error| format!("{online}: {error}"))?;
+    let seconds = begin.elapsed().as_secs_f64();
+    fs::write(online, "1").map_err(|error| format!("{online}: {error}"))?;
+    let reason = scheduler.exit_reason();
+    let _ = fs::write(still.0.join("cgroup.kill"), "1");
+    drop((few, crowd));
+    drop(still);
+    drop(scheduler);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    check!(seconds < 5.0, "going offline took {seconds:.1} s");
+    Ok(format!("going offline took {seconds:.2} s"))
+}
+
 /// However many of a held domain's tasks are in the middle of long system calls, each goes on now and then, long before
 /// the kernel takes the scheduler out, which it does when one has waited for half a minute. What those that leave the
 /// kernel may have is a slice for a third of them in this time: the others are rescued.
@@ -585,6 +613,70 @@ pub fn crowd_in_calls() -> Outcome {
     Ok(format!(
         "each of {THREADS} went on within {SECONDS} s, and beside them a loop got {share:.3} of the CPU"
     ))
+}
+
+/// Reads the names of the directory's files, for ever: nearly all the time in system calls that have its lock.
+pub fn list(directory: &Path) -> ! {
+    let directory = fs::File::open(directory).expect("the directory is there");
+    let mut names = [0u8; 1 << 14];
+    loop {
+        let (fd, buffer) = (directory.as_raw_fd(), names.as_mut_ptr());
+        // SAFETY: plain system calls; the buffer is as long as it says.
+        unsafe {
+            while libc::syscall(libc::SYS_getdents64, fd, buffer, names.len()) > 0 {}
+            libc::lseek(fd, 0, libc::SEEK_SET);
+        }
+    }
+}
+
+/// Whoever is held with a directory's lock is found however many of its domain stand before it, all of which compute
+/// and are held where they are: nobody waits for the directory.
+pub fn behind_a_crowd() -> Outcome {
+    const THREADS: usize = 4500;
+    let mut scheduler = shared()?;
+    // So it is noted from the beginning where everybody is preempted.
+    let (quota, still) = (Group::new("quota").set("cpu.max", "100000 1000000"), Group::new("still"));
+    let directory = PathBuf::from("/dev/shm/listed");
+    fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    for number in 0..2000 {
+        let file = directory.join(format!("file-{number}"));
+        fs::write(file, "").map_err(|error| error.to_string())?;
+    }
+    // A little lighter, it stands behind all of them when it has had a turn.
+    let lister = Program::start(&["list", &directory.to_string_lossy()]).nice(1).within(&still);
+    let crowd = Program::start(&["spin-crowd", &THREADS.to_string()]).within(&still);
+    threads_at_work(crowd.pid(), THREADS)?;
+    let (mut longest_ms, mut changes) = (Vec::new(), 0);
+    for _ in 0..2 {
+        let (before_ms, mut last_ms) = (lister.time_ms(), 0.0);
+        let had_turn = wait_until(90.0, || {
+            let now_ms = lister.time_ms();
+            std::mem::replace(&mut last_ms, now_ms) == now_ms && now_ms > before_ms + 2.0
+        });
+        check!(had_turn, "who lists the directory had no turn within 90 s");
+        domains::suspend(&mut scheduler, &still, true)?;
+        let mut neighbour = Neighbour { directory: directory.clone(), ..Neighbour::new() };
+        neighbour.begin();
+        sleep(Duration::from_millis(300));
+        let (round_ms, round_changes) = neighbour.end();
+        longest_ms.push(round_ms);
+        changes += round_changes;
+        domains::suspend(&mut scheduler, &still, false)?;
+    }
+    let reason = scheduler.exit_reason();
+    let _ = fs::write(still.0.join("cgroup.kill"), "1");
+    drop((lister, crowd));
+    drop((still, quota));
+    drop(scheduler);
+    let _ = fs::remove_dir_all(&directory);
+    check!(reason.is_none(), "the scheduler left: {reason:?}");
+    let longest = longest_ms.iter().copied().fold(0.0, f64::max);
+    check!(
+        longest < LONGEST_MS,
+        "the longest change of the directory in each round took {longest_ms:.1?} ms"
+    );
+    check!(changes > 20, "only {changes} changes of the directory were made");
+    Ok(format!("longest of {changes} changes in each round {longest_ms:.1?} ms, behind {THREADS} threads"))
 }
 
 /// Tasks that spend all their time in long system calls cannot be held in the middle of one; they get no more by that

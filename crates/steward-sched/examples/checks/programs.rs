@@ -63,7 +63,9 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
         "move" => loop {
             crate::holds::move_once(std::path::Path::new(&arguments[1]));
         },
-        // Does the same on a disk, with something in the file that is written out: save FILE.
+        // Reads the names in a directory, for ever: list DIRECTORY.
+        "list" => crate::holds::list(std::path::Path::new(&arguments[1])),
+        // Does what `move` does on a disk, with something in the file that is written out: save FILE.
         "save" => loop {
             crate::holds::save_once(std::path::Path::new(&arguments[1]));
         },

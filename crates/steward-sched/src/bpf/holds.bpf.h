@@ -23,8 +23,6 @@
 /* What never enters user space again. */
 #define PF_STAYS_INSIDE (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER | PF_EXITING)
 #define BOUNDARY_WORKS 4096 /* a power of two */
-/* How many tasks of a queue are looked at for those that were there before their domain was held. */
-#define HOLD_SCAN_MAX 4096
 
 /* One CPU. */
 struct hold_cpu {
@@ -36,12 +34,18 @@ struct hold_cpu {
 
 static struct hold_cpu hold_cpus[MAX_CPUS] SEC(".bss.hold_cpus") __attribute__((visibility("hidden")));
 
-/* When a domain's queue was looked through last, while it has been held or behind; 0 otherwise. */
+/* A domain's queues are looked through for those that were there before it was held. */
+struct hold_look {
+	u64 looked_ns; /* when they were last, while it has been held or behind; 0 otherwise */
+	u32 looks; /* how often */
+	u32 unused;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_DOMAINS);
 	__type(key, u32);
-	__type(value, u64);
+	__type(value, struct hold_look);
 } hold_looks SEC(".maps");
 
 /* Task work must lie in a map. Each task has two entries; of those that leave at once and share one, one has to
@@ -59,6 +63,7 @@ struct {
 
 static volatile u64 leaving_clock_ns = NSEC_PER_SEC; /* see leaving_clock() */
 static volatile u32 leaving; /* tasks may stand in QUEUE_LEAVING */
+static volatile u64 hold_look_due_ns; /* see hold_look_due() */
 
 static __always_inline struct hold_cpu *hold_cpu_of(u32 cpu)
 {
@@ -371,15 +376,15 @@ static __always_inline bool let_leave(struct bpf_iter_scx_dsq *it, struct task_s
 	return true;
 }
 
-/* Lets those in one of a domain's queues leave that came there before it was held or deferred. */
-static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns)
+/* Lets those in one of a domain's queues leave that came there before it was held or deferred. flags: from which end. */
+static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns, u64 flags)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	int i;
 
-	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		bpf_for(i, 0, HOLD_SCAN_MAX) {
+	if (!bpf_iter_scx_dsq_new(&it, queue, flags)) {
+		bpf_for(i, 0, QUEUE_SCAN_MAX) {
 			struct task_state *t;
 
 			p = bpf_iter_scx_dsq_next(&it);
@@ -418,11 +423,14 @@ static __always_inline void catch_bumped(struct task_struct *p, struct task_stat
 		watch_budget(run, cpu, BUMP_CATCH_NS);
 }
 
+/* How often those that are held for a moment were looked at. */
+static volatile u32 bump_looks;
+
 /* Those whose time is over go on, and who has been stopped at a gate for too long: each runs a slice as one of those
  * that leave. True when any does. */
 static __noinline bool end_bumps(u64 now_ns)
 {
-	u64 end_ns = bumps_end_ns;
+	u64 end_ns = bumps_end_ns, flags = looks_from_end(bump_looks) ? SCX_DSQ_ITER_REV : 0;
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	bool released = false;
@@ -430,7 +438,8 @@ static __noinline bool end_bumps(u64 now_ns)
 
 	if (!end_ns)
 		return false;
-	if (!bpf_iter_scx_dsq_new(&it, QUEUE_BUMPED, 0)) {
+	bump_looks += 1;
+	if (!bpf_iter_scx_dsq_new(&it, QUEUE_BUMPED, flags)) {
 		bpf_for(i, 0, BUMPED_SCAN_MAX) {
 			struct task_state *t;
 
@@ -454,10 +463,44 @@ static __noinline bool end_bumps(u64 now_ns)
 /* A domain was let go: when it is held again, its queue is looked through anew. */
 static __always_inline void forget_look(u32 index)
 {
-	u64 *looked_ns = bpf_map_lookup_elem(&hold_looks, &index);
+	struct hold_look *look = bpf_map_lookup_elem(&hold_looks, &index);
 
-	if (looked_ns)
-		*looked_ns = 0;
+	if (look)
+		look->looked_ns = 0;
+}
+
+/*
+ * So much of the time of the task that runs here was not of its doing: a look takes some milliseconds where thousands
+ * wait, and who has a budget of 5 would have used it up, and wait for that until its next period or the one after.
+ */
+static __always_inline void forgive(u64 took_ns)
+{
+	struct task_state *t = task_state_of(bpf_get_current_task_btf());
+
+	if (t && t->mode != MODE_OFF)
+		t->charged_ns += took_ns;
+}
+
+/* Looks through a domain's queues, if it is held or deferred and it is time to. */
+static __noinline int look_after_hold(u32 index, u64 now_ns)
+{
+	struct domain_table *table = domains();
+	struct hold_look *look = bpf_map_lookup_elem(&hold_looks, &index);
+	bool held, behind;
+	u64 flags;
+
+	if (!look || (look->looked_ns && now_ns - look->looked_ns < HOLD_LOOK_NS))
+		return 0;
+	held = table->quotas && domain_held(table, index);
+	behind = !held && table->priorities && domain_stands_behind(index);
+	look->looked_ns = held || behind ? now_ns : 0;
+	if (!held && !behind)
+		return 0;
+	flags = looks_from_end(look->looks) ? SCX_DSQ_ITER_REV : 0;
+	look->looks += 1;
+	find_leaving(QUEUE_DOMAIN(index), held, behind, now_ns, flags);
+	find_leaving(QUEUE_RESTRICTED(index), held, behind, now_ns, flags);
+	return 0;
 }
 
 /* Looks through the queues of domains that are held or deferred. True when somebody waits to leave. */
@@ -465,28 +508,19 @@ static __noinline bool look_after_holds(u64 now_ns)
 {
 	struct domain_table *table = domains();
 	u32 high_water = table->high_water;
+	u64 began_ns, took_ns;
 	int i;
 
-	bpf_for(i, 1, high_water) {
-		u32 index = i;
-		u64 *looked_ns;
-		bool held, behind;
-
-		if (!domain_at(table, i)->in_use ||
-		    (!*(volatile u32 *)&domain_at(table, i)->waiting && scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) <= 0))
-			continue;
-		looked_ns = bpf_map_lookup_elem(&hold_looks, &index);
-		if (!looked_ns)
-			break;
-		if (*looked_ns && now_ns - *looked_ns < HOLD_LOOK_NS)
-			continue;
-		held = table->quotas && domain_held(table, i);
-		behind = !held && table->priorities && domain_stands_behind(i);
-		*looked_ns = held || behind ? now_ns : 0;
-		if (!held && !behind)
-			continue;
-		find_leaving(QUEUE_DOMAIN(i), held, behind, now_ns);
-		find_leaving(QUEUE_RESTRICTED(i), held, behind, now_ns);
+	if (!clock_before(now_ns, hold_look_due_ns)) {
+		began_ns = bpf_ktime_get_ns();
+		bpf_for(i, 1, high_water) {
+			if (domain_at(table, i)->in_use && (*(volatile u32 *)&domain_at(table, i)->waiting ||
+							    scx_bpf_dsq_nr_queued(QUEUE_RESTRICTED(i)) > 0))
+				look_after_hold(i, now_ns);
+		}
+		took_ns = bpf_ktime_get_ns() - began_ns;
+		hold_look_due_ns = hold_look_due(took_ns, now_ns + took_ns);
+		forgive(took_ns);
 	}
 	if (scx_bpf_dsq_nr_queued(QUEUE_LEAVING) <= 0)
 		return false;

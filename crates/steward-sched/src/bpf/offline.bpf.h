@@ -10,8 +10,8 @@
 
 #include "best_effort.bpf.h"
 
-/* How many tasks of one queue are looked at at a time; the sampler comes again. */
-#define DRAIN_MAX 4096
+/* How often such CPUs' queues were looked through; the sampler comes again. */
+static volatile u32 drains;
 /* Wherever the tasks stand. */
 #define ANY_CPU (~0U)
 
@@ -27,8 +27,8 @@ static __noinline int drain(u64 queue, u32 cpu)
 	struct task_struct *p;
 	int i;
 
-	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		bpf_for(i, 0, DRAIN_MAX) {
+	if (!bpf_iter_scx_dsq_new(&it, queue, looks_from_end(drains) ? SCX_DSQ_ITER_REV : 0)) {
+		bpf_for(i, 0, QUEUE_SCAN_MAX) {
 			struct task_state *t;
 
 			p = bpf_iter_scx_dsq_next(&it);
@@ -119,6 +119,7 @@ static __noinline int drain_offline(void)
 	bool moved = false;
 	int cpu, i;
 
+	drains += 1;
 	bpf_for(cpu, 0, cpus) {
 		if (cpu_online(cpu) && cpu_active(cpu))
 			continue;

@@ -35,7 +35,7 @@ static __noinline int find_overdue(u64 queue, u64 now_ns)
 	int i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, overdue_flags)) {
-		bpf_for(i, 0, RESCUE_SCAN_MAX) {
+		bpf_for(i, 0, QUEUE_SCAN_MAX) {
 			struct task_state *t;
 			u32 finds, leave = 0, stand = 0;
 			bool called;

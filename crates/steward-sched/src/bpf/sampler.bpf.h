@@ -258,7 +258,7 @@ static __always_inline void find_all_overdue(u64 now_ns)
 
 	rescue_left = rescue_room(scx_bpf_dsq_nr_queued(QUEUE_RESCUE), table->cpus);
 	overdue_press = find_pressing(now_ns);
-	overdue_flags = rescue_looks_from_end(overdue_looks) ? SCX_DSQ_ITER_REV : 0;
+	overdue_flags = looks_from_end(overdue_looks) ? SCX_DSQ_ITER_REV : 0;
 	overdue_looks += 1;
 	/* Those that leave share a part of a CPU however many they are; and who was held for a moment may be again before
 	 * it has run. */
@@ -368,18 +368,6 @@ static __always_inline void look(u64 now_ns)
 		relieve_all(sample);
 	if (to_fill)
 		reactivate_some(sample);
-}
-
-/*
- * So much of the time of the task that runs here was not of its doing: a look takes some milliseconds where thousands
- * wait, and who has a budget of 5 would have used it up, and wait for that until its next period or the one after.
- */
-static __always_inline void forgive(u64 took_ns)
-{
-	struct task_state *t = task_state_of(bpf_get_current_task_btf());
-
-	if (t && t->mode != MODE_OFF)
-		t->charged_ns += took_ns;
 }
 
 static int take_sample(void *map, u32 *key, struct timer_entry *entry)

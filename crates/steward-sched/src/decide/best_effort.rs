@@ -29,8 +29,8 @@ pub const CALLED_LEAVING_MAX: u32 = 64;
 pub const RESCUE_CROWD: u32 = 250;
 /// How often the queues are looked through for tasks that are to be rescued, in nanoseconds.
 pub const RESCUE_LOOK_NS: u64 = 500_000_000;
-/// How many tasks of a queue are looked at each time.
-pub const RESCUE_SCAN_MAX: usize = 32_768;
+/// How many tasks of a queue a look goes through.
+pub const QUEUE_SCAN_MAX: usize = 32_768;
 /// A CPU rescues one task in this time, as long as few wait for it.
 pub const RESCUE_INTERVAL_NS: u64 = 2_000_000;
 
@@ -46,7 +46,7 @@ unsafe extern "C" {
         standing: u32,
         now_ns: u64,
     ) -> u32;
-    fn decide_rescue_looks_from_end(looks: u32) -> bool;
+    fn decide_looks_from_end(looks: u32) -> bool;
     fn decide_rescue_presses(waiting_since_ns: u64, now_ns: u64) -> bool;
     fn decide_rescue_interval_ns(standing: u32, cpus: u32, presses: bool) -> u64;
     fn decide_rescue_allowed(last_ns: u64, interval_ns: u64, now_ns: u64) -> bool;
@@ -107,10 +107,10 @@ pub fn rescue_look(
     }
 }
 
-/// Whether the look after `looks` others for tasks to rescue goes through the queues from their ends.
-pub fn rescue_looks_from_end(looks: u32) -> bool {
+/// Whether the look after `looks` others goes through the queues from their ends.
+pub fn looks_from_end(looks: u32) -> bool {
     // SAFETY: takes and returns numbers.
-    unsafe { decide_rescue_looks_from_end(looks) }
+    unsafe { decide_looks_from_end(looks) }
 }
 
 /// Whether those that stand to be rescued press, when the first of them has waited since `waiting_since_ns`.

@@ -1,6 +1,8 @@
 //! Holding tasks back without holding what they hold: who is let run on until it has left the kernel, and at what rate
 //! (`src/bpf/decide/holds.h`).
 
+/// Looks for those that are held inside the kernel take one part in so many of a CPU at most.
+pub const HOLD_LOOK_FRACTION: u64 = 8;
 /// While other work waits, those that leave get one part in so many of a CPU.
 pub const LEAVING_FRACTION: u64 = 8;
 /// For so long one that is deferred waits before it leaves while others want its CPU.
@@ -47,6 +49,7 @@ impl Whereabouts {
 unsafe extern "C" {
     fn decide_hold_leaves(held: bool, behind: bool, whereabouts: u32) -> bool;
     fn decide_hold_overstays(held: bool, behind: bool, whereabouts: u32, waited_ns: u64) -> bool;
+    fn decide_hold_look_due(took_ns: u64, now_ns: u64) -> u64;
     fn decide_leaving_place(clock_ns: u64) -> u64;
     fn decide_leaving_again(clock_ns: u64, place_ns: u64, used_ns: u64) -> u64;
     fn decide_leaving_clock(clock_ns: u64, place_ns: u64, used_ns: u64, standing: u32) -> u64;
@@ -66,6 +69,12 @@ pub fn hold_leaves(held: bool, behind: bool, whereabouts: Whereabouts) -> bool {
 pub fn hold_overstays(held: bool, behind: bool, whereabouts: Whereabouts, waited_ns: u64) -> bool {
     // SAFETY: takes and returns numbers.
     unsafe { decide_hold_overstays(held, behind, whereabouts as u32, waited_ns) }
+}
+
+/// When a look for those that are held inside the kernel may begin after one that ended now and took `took_ns`.
+pub fn hold_look_due(took_ns: u64, now_ns: u64) -> u64 {
+    // SAFETY: takes and returns numbers.
+    unsafe { decide_hold_look_due(took_ns, now_ns) }
 }
 
 /// Where a task that begins to leave stands on the clock of those that leave; the least is served first.

@@ -62,8 +62,9 @@
 #define CALLED_LEAVING_MAX 64
 /* How often the queues are looked through for tasks that are to be rescued. */
 #define RESCUE_LOOK_NS (NSEC_PER_SEC / 2)
-/* How many tasks of a queue are looked at each time. */
-#define RESCUE_SCAN_MAX 32768
+/* How many tasks of a queue a look goes through, also one for those that are held inside the kernel (holds.h) or stand
+ * on a CPU that goes offline. */
+#define QUEUE_SCAN_MAX 32768
 #define RESCUE_INTERVAL_NS (2 * NSEC_PER_MSEC)
 #define RESCUE_SHORTEST_NS (NSEC_PER_MSEC / 4)
 #define RESCUE_CROWD_NS (NSEC_PER_SEC / 2)
@@ -102,8 +103,9 @@ DECIDE u32 rescue_look(u64 waiting_since_ns, bool reader, bool called, u32 leavi
 }
 
 /* Whether a look goes through the queues from their ends: in turn with those from their heads, so that nobody is hidden
- * behind however many that come and go. `looks` is how many there were before. */
-DECIDE bool rescue_looks_from_end(u32 looks)
+ * behind however many that come and go, or between as many as two looks go through. `looks` is how many there were
+ * before. */
+DECIDE bool looks_from_end(u32 looks)
 {
 	return looks & 1;
 }

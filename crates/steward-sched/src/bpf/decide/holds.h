@@ -57,6 +57,8 @@ enum whereabouts {
 #define UNKNOWN_AFTER_NS (100 * NSEC_PER_MSEC)
 /* How often the queues of domains that are held or deferred are looked through for tasks that came there before. */
 #define HOLD_LOOK_NS (25 * NSEC_PER_MSEC)
+/* Where very many wait a look takes long, in the time of whoever runs: all of them take one part in so many of a CPU. */
+#define HOLD_LOOK_FRACTION 8
 
 /* Whether a task that could run is let run on until it has left the kernel. held, behind: its domain is, or has to. */
 DECIDE bool hold_leaves(bool held, bool behind, u32 whereabouts)
@@ -74,6 +76,12 @@ DECIDE bool hold_overstays(bool held, bool behind, u32 whereabouts, u64 waited_n
 	if (whereabouts == AT_GATE)
 		return (held || behind) && waited_ns >= GATE_MAX_NS;
 	return hold_leaves(held, behind, whereabouts);
+}
+
+/* When a look may begin after one that ended now and took so long. */
+DECIDE u64 hold_look_due(u64 took_ns, u64 now_ns)
+{
+	return now_ns + took_ns * (HOLD_LOOK_FRACTION - 1);
 }
 
 /* Where one that begins to leave stands; the least is served first. */

@@ -232,6 +232,11 @@ bool decide_hold_overstays(bool held, bool behind, u32 whereabouts, u64 waited_n
 	return hold_overstays(held, behind, whereabouts, waited_ns);
 }
 
+u64 decide_hold_look_due(u64 took_ns, u64 now_ns)
+{
+	return hold_look_due(took_ns, now_ns);
+}
+
 u64 decide_leaving_place(u64 clock_ns)
 {
 	return leaving_place(clock_ns);
@@ -475,9 +480,9 @@ u32 decide_rescue_look(u64 waiting_since_ns, bool reader, bool called, u32 leavi
 	return rescue_look(waiting_since_ns, reader, called, leaving, standing, now_ns);
 }
 
-bool decide_rescue_looks_from_end(u32 looks)
+bool decide_looks_from_end(u32 looks)
 {
-	return rescue_looks_from_end(looks);
+	return looks_from_end(looks);
 }
 
 bool decide_rescue_presses(u64 waiting_since_ns, u64 now_ns)
@@ -769,7 +774,7 @@ const u64 decide_constants[] = {
 	CALLED_LEAVING_MAX,
 	RESCUE_CROWD,
 	RESCUE_LOOK_NS,
-	RESCUE_SCAN_MAX,
+	QUEUE_SCAN_MAX,
 	RESCUE_INTERVAL_NS,
 	PLACES_MAX,
 	STANDING_NONE,
@@ -783,6 +788,7 @@ const u64 decide_constants[] = {
 	INSIDE_PREEMPTED,
 	WHEREABOUTS_UNKNOWN,
 	AT_GATE,
+	HOLD_LOOK_FRACTION,
 	LEAVING_FRACTION,
 	LEAVING_SLICE_NS,
 	LEAVING_CREDIT_NS,

@@ -1,7 +1,7 @@
 //! Best-effort work, as in `best_effort.bpf.h`: domains, their queues, quotas, and work that may run on some CPUs only.
 
 use steward_sched::decide::{
-    CHARGE_BATCH_NS, Order, Policy, RESCUE_SCAN_MAX, ROOT_DOMAIN, Restriction, SLICE_NS, WEIGHT_SCALE,
+    CHARGE_BATCH_NS, Order, Policy, QUEUE_SCAN_MAX, ROOT_DOMAIN, Restriction, SLICE_NS, WEIGHT_SCALE,
     domain_weight, rescue_allowed, rescue_begins, rescue_due, rescue_interval_ns, rescue_paid,
     rescue_presses, rescue_room, task_cost, task_join, task_preempts, task_preempts_in, task_spread,
 };
@@ -382,8 +382,7 @@ impl Scheduler {
     fn find_overdue(&mut self, k: &mut Kernel, queue: Queue, room: usize) -> usize {
         let now_ns = k.now_ns;
         let due = |p: &TaskId| rescue_due(self.tasks[*p as usize].waiting_since_ns, false, now_ns);
-        let overdue: Vec<TaskId> =
-            k.queue_tasks(queue).take(RESCUE_SCAN_MAX).filter(due).take(room).collect();
+        let overdue: Vec<TaskId> = k.queue_tasks(queue).take(QUEUE_SCAN_MAX).filter(due).take(room).collect();
         let moved = overdue.len();
         for p in overdue {
             k.queue_remove(p);
