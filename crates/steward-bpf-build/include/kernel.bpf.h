@@ -139,7 +139,18 @@ typedef struct {
 	u32 val;
 } kuid_t;
 
+struct uid_gid_extent {
+	u32 first;
+	u32 lower_first;
+};
+
+struct uid_gid_map {
+	struct uid_gid_extent extent[5];
+	u32 nr_extents;
+};
+
 struct user_namespace {
+	struct uid_gid_map uid_map;
 	struct user_namespace *parent;
 	int level;
 	kuid_t owner;

@@ -181,6 +181,26 @@ pub fn run(arguments: &[String]) -> Option<ExitCode> {
             let error = Command::new(&arguments[2]).args(["later", "60000"]).exec();
             panic!("{}: {error}", arguments[2])
         }
+        // Becomes this user of a user namespace of its own, once somebody has said who is who there, and sleeps:
+        // another-user UID.
+        "another-user" => {
+            let uid = arguments[1].parse().ok()?;
+            // SAFETY: a plain system call of a process with one thread.
+            assert_eq!(
+                unsafe { libc::unshare(libc::CLONE_NEWUSER) },
+                0,
+                "{}",
+                std::io::Error::last_os_error()
+            );
+            while fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.is_empty()) {
+                sleep(Duration::from_millis(10));
+            }
+            // SAFETY: a plain system call.
+            assert_eq!(unsafe { libc::setresuid(uid, uid, uid) }, 0, "{}", std::io::Error::last_os_error());
+            loop {
+                sleep(Duration::from_secs(3600));
+            }
+        }
         // Uses the CPU and announces requests: announce FILE EVERY_US.
         "announce" => crate::requests::announce(&arguments[1], arguments[2].parse().ok()?),
         // Starts one short program after the other, each of which works a moment before it executes.

@@ -50,9 +50,26 @@ static __noinline int report(u32 kind, struct task_slot *slot, u32 load, u32 thr
 /* How deep user namespaces nest (include/linux/user_namespace.h: at most 32 levels below the first). */
 #define USER_NAMESPACES_MAX 33
 
+/* Of how many ranges at most a user namespace keeps them in its own structure. */
+#define USER_RANGES_INSIDE 5
+
+/*
+ * Whose tasks are those of users in a user namespace that root made: as whom its own root is here, because who is that
+ * may be any of the others. Where that is the machine's root, or nobody, each is who they are: uid.
+ */
+static __always_inline u32 user_within(struct user_namespace *ns, u32 uid)
+{
+	u32 ranges = BPF_CORE_READ(ns, uid_map.nr_extents), root = BPF_CORE_READ(ns, uid_map.extent[0].lower_first);
+
+	if (!ranges || ranges > USER_RANGES_INSIDE || BPF_CORE_READ(ns, uid_map.extent[0].first) || !root)
+		return uid;
+	return root;
+}
+
 /*
  * Whose task it is: the user who started it, whoever a set-user-ID program made of that. In a user namespace that an
- * ordinary user has made every user is theirs, because they may be any of their subordinate ones there.
+ * ordinary user has made every user is theirs, because they may be any of their subordinate ones there; in one that
+ * root has made, as containers have, see user_within().
  */
 static __noinline u32 user_of(struct task_struct *p)
 {
@@ -72,8 +89,7 @@ static __noinline u32 user_of(struct task_struct *p)
 		if (!ns || BPF_CORE_READ(ns, level) <= 0)
 			break;
 		owner = BPF_CORE_READ(ns, owner.val);
-		if (owner)
-			uid = owner;
+		uid = owner ? owner : user_within(ns, uid);
 		ns = BPF_CORE_READ(ns, parent);
 	}
 	return uid;
