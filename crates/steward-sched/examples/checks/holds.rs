@@ -561,14 +561,15 @@ pub fn held_under_hotplug() -> Outcome {
 
 /// The same where thousands of the domain, who are pinned to another CPU, stand before them in its queue.
 pub fn behind_a_crowd_under_hotplug() -> Outcome {
-    const THREADS: usize = 4500;
+    const THREADS: usize = 5000;
     let mut scheduler = shared()?;
-    let still = Group::new("still");
+    let (quota, still) = (Group::new("quota").set("cpu.max", "100000 1000000"), Group::new("still"));
     let crowd = Program::start(&["spin-crowd", &THREADS.to_string()]).within(&still);
     threads_at_work(crowd.pid(), THREADS)?.into_iter().for_each(|thread| pin(thread, &[0]));
-    // They have the CPU for themselves, and so soon stand behind the crowd in the order of what each has used.
+    // They have the CPU for themselves, and so soon have used more than each of the crowd, and stand behind it. That lasts
+    // for as long as few of the crowd have had another turn.
     let few = [(); 3].map(|()| Program::start(&["spin"]).pin(1).within(&still));
-    let begun = wait_until(30.0, || few.iter().all(|program| program.time_ms() > 500.0));
+    let begun = wait_until(30.0, || few.iter().all(|program| program.time_ms() > 50.0));
     check!(begun, "those that are pinned to the CPU have not begun to compute in 30 s");
     domains::suspend(&mut scheduler, &still, true)?;
     sleep(Duration::from_millis(200));
@@ -580,7 +581,7 @@ pub fn behind_a_crowd_under_hotplug() -> Outcome {
     let reason = scheduler.exit_reason();
     let _ = fs::write(still.0.join("cgroup.kill"), "1");
     drop((few, crowd));
-    drop(still);
+    drop((still, quota));
     drop(scheduler);
     check!(reason.is_none(), "the scheduler left: {reason:?}");
     check!(seconds < 5.0, "going offline took {seconds:.1} s");
