@@ -6,6 +6,7 @@ fn main() {
 
     cc::Build::new()
         .file("src/bpf/decide/host.c")
+        .file("src/bpf/decide/host_layout.c")
         .include("src/bpf")
         .warnings(true)
         .extra_warnings(false)

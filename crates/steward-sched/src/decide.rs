@@ -41,9 +41,10 @@ mod tests {
         static decide_constants_count: u64;
     }
 
-    /// The table of `count` numbers that starts at `first` in host.c.
+    /// The table of `count` numbers that starts at `first` in host_layout.c.
     fn table(first: *const [u64; 0], count: u64) -> Vec<u64> {
-        // SAFETY: host.c defines each table with as many elements as the count beside it says, and neither changes.
+        // SAFETY: host_layout.c defines each table with as many elements as the count beside it says, and neither
+        // changes.
         unsafe { std::slice::from_raw_parts(first.cast(), count as usize) }.to_vec()
     }
 
@@ -70,7 +71,7 @@ mod tests {
                     LoadThresholds { reactivate_below, admit_below, revoke_above, irrevocable_max, user_max }
                     LoadCut { rank, rest }
                     UserSum { uid, reserved }
-                    Declared { irrevocable, users }
+                    Declared { irrevocable, limited, users }
                     Claim { bandwidth, uid, limited, irrevocable }
                     Verdict { rule, uid, amount, limit }
                     Waiter { since_ns, index, uid, failures }
@@ -86,7 +87,7 @@ mod tests {
         DomainTable { service_cycle_ns, order, cpus, high_water, quotas, priorities, waiting, walk, keys, nodes, tokens, accounts, domains }
         CpuOrder { clocks, places, restricted, any_restricted }
             };
-        // SAFETY: constants of host.c.
+        // SAFETY: constants of host_layout.c.
         let c = unsafe { table(&raw const decide_layout, decide_layout_count) };
         assert_eq!(rust.len(), c.len(), "a member was added on one side only");
         for ((name, rust), c) in rust.iter().zip(c) {
@@ -116,6 +117,11 @@ mod tests {
             Rule::Users as u64,
             Rule::NoCpu as u64,
             Rule::Memory as u64,
+            Rule::Together as u64,
+            Rule::Part as u64,
+            Fit::Not as u64,
+            Fit::InItsPart as u64,
+            Fit::Now as u64,
             ADMISSION_USERS_MAX as u64,
             ADMISSION_ANYBODY.into(),
             WAITERS_MAX as u64,
@@ -179,7 +185,7 @@ mod tests {
             GATE_MAX_NS,
             QUOTA_NONE,
         ];
-        // SAFETY: constants of host.c.
+        // SAFETY: constants of host_layout.c.
         let c = unsafe { table(&raw const decide_constants, decide_constants_count) };
         assert_eq!(rust.to_vec(), c);
     }

@@ -687,6 +687,8 @@ fn decode_reason(raw: &types::admission_reason) -> Option<Reason> {
         rule if rule == decide::Rule::User as u32 => (Rule::User, parts),
         rule if rule == decide::Rule::Users as u32 => (Rule::Users, f64::from),
         rule if rule == decide::Rule::NoCpu as u32 => (Rule::NoCpu, f64::from),
+        rule if rule == decide::Rule::Together as u32 => (Rule::Together, parts),
+        rule if rule == decide::Rule::Part as u32 => (Rule::Part, parts),
         rule if rule == decide::Rule::Memory as u32 => (Rule::Memory, |mib| f64::from(mib) * 1_048_576.0),
         _ => return None,
     };

@@ -1,12 +1,15 @@
 //! Properties of admission beside the load, of taking back, and of the bound of the interactive class
 //! (`src/bpf/decide/admission.h`, `class.h`).
 
+mod admitted;
+
+use admitted::Admitted;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use steward_sched::decide::{
     ADMISSION_ANYBODY, ADMISSION_USERS_MAX, CLASS_BURST_NS, CLASS_GAP_NS, Claim, ClassUse, Declared,
-    LOAD_ONE, Load, LoadThresholds, Rule, WAITER_RETRY_MAX, WAITERS_MAX, Waiter, Waiters, absent_pages,
-    may_be_irrevocable, retry_after,
+    LOAD_ONE, Load, LoadThresholds, Rule, Verdict, WAITER_RETRY_MAX, WAITERS_MAX, Waiter, Waiters,
+    absent_pages, may_be_irrevocable, retry_after,
 };
 
 const MS: u64 = 1_000_000;
@@ -32,8 +35,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![3 => comes, 1 => any::<usize>().prop_map(Step::Goes)]
 }
 
-fn sum<'a>(claims: impl Iterator<Item = &'a Claim>) -> u32 {
-    claims.map(|claim| claim.bandwidth).sum()
+/// How many users have something there, this one counted in any case.
+fn users_with(admitted: &Admitted, uid: u32) -> u32 {
+    (1..5).filter(|other| *other == uid || admitted.sum(|claim| claim.uid == *other) > 0).count() as u32
 }
 
 proptest! {
@@ -42,44 +46,84 @@ proptest! {
     /// However long they sleep meanwhile: the load is that of an idle CPU each time.
     #[test]
     fn what_is_declared_stays_bounded_whatever_comes_and_goes(steps in vec(step(), 1..200)) {
-        let idle = Load::default();
-        let mut declared = Declared::default();
-        let mut admitted: Vec<Claim> = vec![];
+        let mut admitted = Admitted::default();
         for step in steps {
             match step {
                 Step::Comes { bandwidth, uid, irrevocable } => {
-                    let mut claim =
-                        Claim { bandwidth, uid, limited: u32::from(uid != 0), irrevocable: u32::from(irrevocable) };
-                    let verdict = declared.judge(&idle, &LIMITS, &claim);
-                    let own = sum(admitted.iter().filter(|other| other.uid == uid));
-                    let fits = uid == 0 || own + bandwidth <= LIMITS.user_max;
-                    prop_assert_eq!(verdict.admits(), fits, "{:?}", verdict);
-                    if !fits {
+                    let limited = u32::from(uid != 0);
+                    let claim = Claim { bandwidth, uid, limited, irrevocable: u32::from(irrevocable) };
+                    let (own, together) =
+                        (admitted.sum(|other| other.uid == uid), admitted.sum(|other| other.limited == 1));
+                    let fits = uid == 0 || together + bandwidth <= LIMITS.user_max;
+                    let (verdict, gone) = admitted.comes(&LIMITS, claim);
+                    prop_assert_eq!(gone.is_empty() && verdict.admits(), fits, "{:?}", verdict);
+                    if !verdict.admits() && own + bandwidth > LIMITS.user_max {
                         prop_assert_eq!((verdict.rule, verdict.amount), (Rule::User as u32, own));
+                    } else if !verdict.admits() {
+                        let together = admitted.sum(|other| other.limited == 1);
+                        prop_assert_eq!((verdict.rule, verdict.amount), (Rule::Together as u32, together));
+                    }
+                    if !verdict.admits() {
                         prop_assert_eq!((verdict.limit, verdict.uid), (LIMITS.user_max, uid));
                         continue;
                     }
-                    declared.declare(&mut claim, &verdict);
                     // What does not fit among the irrevocable is taken in, and may be revoked.
-                    prop_assert_eq!(verdict.rule == Rule::Irrevocable as u32, irrevocable && claim.irrevocable == 0);
-                    admitted.push(claim);
+                    let kept = admitted.claims.last().is_some_and(|claim| claim.irrevocable == 1);
+                    prop_assert_eq!(verdict.rule == Rule::Irrevocable as u32, irrevocable && !kept);
                 }
-                Step::Goes(which) if !admitted.is_empty() => {
-                    let claim = admitted.swap_remove(which % admitted.len());
-                    declared.undeclare(&claim);
+                Step::Goes(which) if !admitted.claims.is_empty() => {
+                    admitted.goes(which % admitted.claims.len());
                 }
                 Step::Goes(_) => {}
             }
-            let irrevocable = sum(admitted.iter().filter(|claim| claim.irrevocable == 1));
-            prop_assert_eq!(declared.irrevocable, irrevocable);
+            let irrevocable = admitted.sum(|claim| claim.irrevocable == 1);
+            prop_assert_eq!(admitted.declared.irrevocable, irrevocable);
             prop_assert!(irrevocable <= LIMITS.irrevocable_max);
             for uid in 1..5 {
-                let own = sum(admitted.iter().filter(|claim| claim.uid == uid));
-                let entries = declared.users.iter().filter(|user| user.uid == uid && user.reserved > 0);
+                let own = admitted.sum(|claim| claim.uid == uid);
+                let entries = admitted.declared.users.iter().filter(|user| user.uid == uid && user.reserved > 0);
                 let kept: Vec<u32> = entries.map(|user| user.reserved).collect();
                 prop_assert_eq!(kept, if own > 0 { vec![own] } else { vec![] });
-                prop_assert!(own <= LIMITS.user_max);
             }
+            let together = admitted.sum(|claim| claim.limited == 1);
+            prop_assert_eq!(admitted.declared.limited, together);
+            prop_assert!(together <= LIMITS.user_max);
+        }
+    }
+
+    /// As much as each other user's is anybody's, whatever those have, unless it is never to be revoked; and nobody
+    /// loses any of that to somebody else.
+    #[test]
+    fn nobody_keeps_another_user_from_its_part(
+        steps in vec(step(), 1..200),
+        bandwidth in 1..=LOAD_ONE,
+        uid in 1u32..5,
+    ) {
+        let mut admitted = Admitted::default();
+        for step in steps {
+            match step {
+                Step::Comes { bandwidth, uid, .. } => {
+                    let limited = u32::from(uid != 0);
+                    admitted.comes(&LIMITS, Claim { bandwidth: bandwidth / 4 + 1, uid, limited, irrevocable: 0 });
+                }
+                Step::Goes(which) if !admitted.claims.is_empty() => {
+                    admitted.goes(which % admitted.claims.len());
+                }
+                Step::Goes(_) => {}
+            }
+        }
+        let before: Vec<u32> = (0..5).map(|other| admitted.sum(|claim| claim.uid == other)).collect();
+        let part = LIMITS.user_max / users_with(&admitted, uid);
+        let claim = Claim { bandwidth, uid, limited: 1, irrevocable: 0 };
+        let (verdict, gone) = admitted.comes(&LIMITS, claim);
+        prop_assert!(verdict.admits() || before[uid as usize] + bandwidth > part, "{verdict:?}, the part is {part}");
+        prop_assert!(gone.iter().all(|claim| claim.uid != 0 && claim.uid != uid), "{gone:?}");
+        for claim in gone {
+            prop_assert!(before[claim.uid as usize] > part, "user {} had {:?}, the part is {part}", claim.uid, before);
+        }
+        if !verdict.admits() {
+            let after: Vec<u32> = (0..5).map(|other| admitted.sum(|claim| claim.uid == other)).collect();
+            prop_assert_eq!(before, after, "nobody gives way to one that is refused");
         }
     }
 
@@ -195,6 +239,25 @@ fn the_refusal_names_the_rule_and_the_amounts() {
     }
     let verdict = declared.judge(&Load::default(), &LIMITS, &claim);
     assert_eq!((verdict.rule, verdict.limit), (Rule::Users as u32, ADMISSION_USERS_MAX as u32));
+    let (mut declared, own) = (Declared::default(), Claim { uid: 1, ..claim });
+    for (uid, bandwidth, rule, amount) in [
+        (1, 500_000, Rule::Fits, 0),
+        (1, 300_000, Rule::User, 500_000),
+        (2, 300_000, Rule::Together, 500_000),
+    ] {
+        let mut claim = Claim { bandwidth, uid, ..own };
+        let verdict = declared_by(&mut declared, &mut claim);
+        assert_eq!((verdict.rule, verdict.amount), (rule as u32, amount), "user {uid}");
+    }
+}
+
+/// Judges a task on an idle CPU, and declares it where it is admitted.
+fn declared_by(declared: &mut Declared, claim: &mut Claim) -> Verdict {
+    let verdict = declared.judge(&Load::default(), &LIMITS, claim);
+    if verdict.admits() {
+        declared.declare(claim, &verdict);
+    }
+    verdict
 }
 
 #[test]

@@ -224,6 +224,35 @@ fn a_crowd_that_sleeps_until_it_is_admitted_takes_nothing_from_a_film_nor_all_of
     }
 }
 
+/// Crowds of three users, each of whom declares as much as one may, and then all compute: what they declare together
+/// leaves room for the film, and whoever comes last has a part of it.
+#[test]
+fn crowds_of_several_users_that_sleep_until_they_are_admitted_take_nothing_from_a_film() {
+    let crowd = |user: u32, from_s: u32| {
+        format!(
+            "[[task]]\nname = \"crowd{user}\"\ncount = 30\nuser = {user}\ncpu = \"2ms/50ms\"\n\
+             start = \"uniform {from_s}s {}s\"\nrepeat = 1\n\
+             program = [{{ sleep = \"{}s\" }}, {{ run = \"forever\" }}]\n",
+            from_s + 4,
+            18 - from_s,
+        )
+    };
+    let outcome = run(&format!(
+        "duration = \"30s\"\n\
+         [[task]]\nname = \"film\"\ncpu = \"5ms/30ms\"\n\
+         program = [{{ run = \"5ms\" }}, {{ until = \"30ms\" }}]\n{}{}{}",
+        crowd(1000, 0),
+        crowd(1001, 5),
+        crowd(1002, 10),
+    ));
+    let film = outcome.tasks.iter().find(|task| task.name == "film").unwrap();
+    assert_eq!(film.frames.as_ref().unwrap().frames_late, 0, "{outcome}");
+    assert_eq!(film.reservation.as_ref().unwrap().deadlines_missed, 0, "{outcome}");
+    // 0.75 of the CPU in parts of 0.04; half of it is the second one's, and a third the last one's.
+    assert!(outcome.decisions.admitted > 18 + 8 + 5, "{outcome}");
+    assert!(outcome.decisions.revoked >= 8 + 5, "{outcome}");
+}
+
 /// Root's tasks, which no limit of a user holds for, declare six times the CPU, and nothing can be revoked of what
 /// there was when they were admitted: best-effort work goes on all the same.
 #[test]

@@ -56,6 +56,11 @@ pub enum Rule {
     User,
     /// There is no room for another user. Numbers of users.
     Users,
+    /// The tasks of all users who are limited declare too much together. Fractions of the CPU.
+    Together,
+    /// Revoked: those of its user declared more than the part that is each one's, and another user's task came.
+    /// Fractions of the CPU.
+    Part,
     /// No CPU that is online is allowed.
     NoCpu,
     /// It would bring in more memory than is free. Bytes.

@@ -12,7 +12,7 @@
 //! admit_below = 0.80
 //! revoke_above = 0.90
 //! irrevocable_max = 0.80       # declared by what is never revoked
-//! user_max = 0.75              # declared by one user
+//! user_max = 0.75              # declared by one user, and by all of them
 //! ```
 
 use std::cmp::Ordering;

@@ -40,6 +40,11 @@ pub enum Rule {
     User,
     /// Refused: the CPU has no place for the sum of another user. Numbers of users.
     Users,
+    /// Refused: the `C / T` of the tasks of all users who are limited would be too much on the CPU. Fractions of it.
+    Together,
+    /// Displaced: those of its user had more than the part that is each one's, and another user's task came. Fractions
+    /// of the CPU.
+    Part,
     /// Refused: no CPU that is online is allowed to the task. Displaced: `amount` is 1 if its CPU is online, so that
     /// its affinity was the reason, otherwise 0.
     NoCpu,
@@ -87,7 +92,8 @@ pub enum EventKind {
     RevokedExhausted,
     /// Revoked: overload, and it was the hungriest.
     RevokedHungriest,
-    /// Revoked: its CPU went offline, or is no longer allowed to it. What follows says whether another one takes it.
+    /// Revoked: its CPU went offline, or is no longer allowed to it, and what follows says whether another one takes
+    /// it; or its user had more than a part of what users may have together, and another user's task came.
     RevokedDisplaced,
     /// Taken back after revocation or refusal.
     Reactivated,

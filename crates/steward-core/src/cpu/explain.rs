@@ -130,6 +130,18 @@ fn why_not(reason: Option<&Reason>, bandwidth: f64, cpu: u32, load: f64, thresho
                 "tasks of {amount} users have reservations on CPU {cpu}, and there is no room for another user"
             )
         }
+        Some(Reason { rule: Rule::Together, amount, limit, .. }) => format!(
+            "the tasks of users other than root and the owner have {} of CPU {cpu} reserved, which with its \
+             {bandwidth} passes the {} that they may have there together",
+            approximate_percent(*amount),
+            approximate_percent(*limit)
+        ),
+        Some(Reason { rule: Rule::Part, uid, amount, limit }) => format!(
+            "a task of another user came, and those of user {uid} had {} of CPU {cpu} reserved, where {} is each one's \
+             part",
+            approximate_percent(*amount),
+            approximate_percent(*limit)
+        ),
         Some(Reason { rule: Rule::NoCpu, .. }) => "no CPU that is online is allowed to it".to_owned(),
         Some(Reason { rule: Rule::Confined, amount, .. }) => format!(
             "SCHED_DEADLINE has no reservation for a thread of the kernel, nor for a task that may not run on every CPU; \
@@ -341,7 +353,7 @@ fn advise(task: &TaskRecord, thresholds: &Thresholds, found: &str, needed_ns: u6
 fn advice_out_of_force(task: &TaskRecord) -> String {
     let rule = task.reason.map(|reason| reason.rule);
     let text = match (rule, task.standing) {
-        (Some(Rule::User | Rule::Users), _) => {
+        (Some(Rule::User | Rule::Users | Rule::Together | Rule::Part), _) => {
             "What helps: end or shrink other reservations of that user (`steward status` shows them), or raise \
              user_max in /etc/steward/steward.toml; it does not hold for root and the owner."
         }
@@ -421,6 +433,12 @@ pub fn explain_event(event: &Event) -> String {
             "{task} was revoked: load {load} on CPU {cpu} stayed above {threshold}, and of those that may be \
              revoked it used the most ({bandwidth} promised)."
         ),
+        EventKind::RevokedDisplaced if event.reason.is_some_and(|reason| reason.rule == Rule::Part) => {
+            format!(
+                "{task} was revoked: {}; it runs as best-effort until it is taken back.",
+                why_not(event.reason.as_ref(), event.bandwidth, *cpu, event.load, event.threshold)
+            )
+        }
         EventKind::RevokedDisplaced => format!(
             "{task} was revoked: CPU {cpu} {}; what follows says whether another one takes its {bandwidth}.",
             match event.reason {

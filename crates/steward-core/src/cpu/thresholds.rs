@@ -14,7 +14,8 @@ pub struct Thresholds {
     pub revoke_above: f64,
     /// The most `C / T` that tasks which are never revoked may have together; further ones may be revoked.
     pub irrevocable_max: f64,
-    /// The most `C / T` that the tasks of one user, other than root and the owner, may have together.
+    /// The most `C / T` that the tasks of one user, other than root and the owner, may have together, and those of all
+    /// such users.
     pub user_max: f64,
 }
 

@@ -135,6 +135,72 @@ pub fn waiters() -> Outcome {
     Ok("the two behind the one whose memory does not fit were taken back".to_owned())
 }
 
+/// The tasks of one user, who sleep, have all that users may have together. Another user's come: as many of the first
+/// one's give way as is needed for what fits into the second one's part, and none for more.
+pub fn parts() -> Outcome {
+    let mut scheduler = shared()?;
+    let start = |user: u32| Program::start_as(user, &["later", "600000"]);
+    let first = [(); 5].map(|()| start(1000));
+    for program in &first {
+        let standing = assign(&mut scheduler, program.pid(), grant(15_000, 100_000))?;
+        check!(standing == Standing::Admitted, "one of the first user's was {standing}");
+    }
+    let (taken, refused) = (start(1001), start(1001));
+    let wide = grant(30_000, 100_000);
+    // Until what the first ones announced has faded it is refused for that.
+    let fits = wait_until(20.0, || assign(&mut scheduler, taken.pid(), wide) == Ok(Standing::Admitted));
+    let reason = |scheduler: &mut SchedExt, program: &Program| {
+        record(scheduler, program.pid()).and_then(|task| Some((task.standing, task.reason?.rule)))
+    };
+    let by_sum = wait_until(20.0, || {
+        let _ = assign(&mut scheduler, refused.pid(), wide);
+        reason(&mut scheduler, &refused) == Some((Standing::Refused, Rule::Together))
+    });
+    let seen = first.iter().map(|program| reason(&mut scheduler, program));
+    let gave_way = seen.filter(|seen| *seen == Some((Standing::Revoked, Rule::Part))).count();
+    let sum = |task: &TaskRecord| task.grant.reservation.bandwidth();
+    let together: f64 = admitted(&snapshot(&mut scheduler)?.tasks).map(sum).sum();
+    drop((first, taken, refused));
+    drop(scheduler);
+    check!(fits, "what fits into the second user's part was not admitted");
+    check!(by_sum, "what does not fit there was not refused because of the sum");
+    check!(gave_way == 2, "{gave_way} of the first user's gave way, where 2 make room");
+    check!(together < 0.751, "they have {together:.3} of the CPU reserved together");
+    Ok(format!("2 of 5 gave way; together they have {together:.3}"))
+}
+
+/// Two users of a user namespace that root has made, as containers have, are the one as whom that one's root is here.
+pub fn one_namespace() -> Outcome {
+    let mut scheduler = shared()?;
+    let start = |user: &str| -> Result<Program, String> {
+        let program = Program::start(&["another-user", user]);
+        let file = format!("/proc/{}/uid_map", program.pid());
+        let mapped = wait_until(10.0, || fs::write(&file, "0 100000 65536").is_ok());
+        check!(mapped, "{file} cannot be written");
+        let changed = wait_until(10.0, || {
+            let status = fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap_or_default();
+            status.contains(&format!("Uid:\t10000{user}"))
+        });
+        check!(changed, "the program does not become user {user} of its namespace");
+        Ok(program)
+    };
+    let programs = [start("1")?, start("2")?];
+    let standings =
+        [0, 1].map(|which: usize| assign(&mut scheduler, programs[which].pid(), grant(38_000, 100_000)));
+    let by_user = wait_until(20.0, || {
+        let _ = assign(&mut scheduler, programs[1].pid(), grant(38_000, 100_000));
+        record(&mut scheduler, programs[1].pid())
+            .and_then(|task| task.reason)
+            .is_some_and(|reason| (reason.rule, reason.uid) == (Rule::User, 100_000))
+    });
+    let seen = programs.iter().map(|program| record(&mut scheduler, program.pid())).collect::<Vec<_>>();
+    drop(programs);
+    drop(scheduler);
+    check!(standings[0] == Ok(Standing::Admitted), "the first one was {:?}", standings[0]);
+    check!(by_user, "the second one was not refused because of the user's sum: {seen:?}");
+    Ok("users 1 and 2 of the namespace are user 100000".to_owned())
+}
+
 /// A crowd of more tasks than other checks have at once is refused one by one, each in a place of its own. Once it has
 /// ended no more places are gone through with each sample than the few that are in use, and whoever comes then has one
 /// of the first.

@@ -566,11 +566,12 @@ pub fn behind_a_crowd_under_hotplug() -> Outcome {
     let (quota, still) = (Group::new("quota").set("cpu.max", "100000 1000000"), Group::new("still"));
     let crowd = Program::start(&["spin-crowd", &THREADS.to_string()]).within(&still);
     threads_at_work(crowd.pid(), THREADS)?.into_iter().for_each(|thread| pin(thread, &[0]));
-    // They have the CPU for themselves, and so soon have used more than each of the crowd, and stand behind it. That lasts
-    // for as long as few of the crowd have had another turn.
+    // They have the CPU for themselves, and so soon have used more than each of the crowd, and stand behind it, for as
+    // long as few of that have had another turn.
     let few = [(); 3].map(|()| Program::start(&["spin"]).pin(1).within(&still));
-    let begun = wait_until(30.0, || few.iter().all(|program| program.time_ms() > 50.0));
-    check!(begun, "those that are pinned to the CPU have not begun to compute in 30 s");
+    let before: Vec<f64> = few.iter().map(Program::time_ms).collect();
+    let ahead = || few.iter().zip(&before).all(|(program, before)| program.time_ms() > before + 60.0);
+    check!(wait_until(30.0, ahead), "those that are pinned to the CPU had no 60 ms of it in 30 s");
     domains::suspend(&mut scheduler, &still, true)?;
     sleep(Duration::from_millis(200));
     let online = "/sys/devices/system/cpu/cpu1/online";

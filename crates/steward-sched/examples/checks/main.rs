@@ -89,6 +89,8 @@ const CHECKS: &[Check] = &[
     ("overload-revokes-and-room-reactivates", 1, interactive::overload),
     ("best-effort-work-gets-its-twentieth-under-overload", 1, admission::class_bound),
     ("who-does-not-fit-keeps-nobody-waiting", 0, admission::waiters),
+    ("each-user-has-a-part-whatever-others-have", 1, admission::parts),
+    ("users-of-a-namespace-that-root-made-are-one", 1, admission::one_namespace),
     ("after-a-crowd-no-more-places-are-gone-through-than-before", 1, admission::places),
     ("a-thread-that-executes-keeps-its-reservation", 1, admission::exec_by_a_thread),
     ("a-process-that-has-ended-gets-nothing", 1, admission::ended_process),

@@ -197,36 +197,35 @@ static __always_inline void read_limits(struct load_thresholds *limits)
 	limits->user_max = settings.thresholds.user_max;
 }
 
-/* Whether the CPU would take the task now, and how loaded it is. Without the lock: reserve_on() decides. */
-static __noinline bool would_take(struct task_slot *slot, u32 cpu, u32 *load)
+/* How the task fits on the CPU now (enum admission_fit), and how loaded that is. Without the lock: reserve_on()
+ * decides. */
+static __noinline u32 would_take(struct task_slot *slot, u32 cpu, u32 *load)
 {
 	struct cpu_state *state = cpu_state_of(cpu);
 	struct admission_reason reason = {};
 	struct load_thresholds limits;
 
 	if (!slot || !state || !load)
-		return false;
+		return FITS_NOT;
 	read_limits(&limits);
 	*load = load_expected(&state->load);
 	admission_judge(&state->load, &state->declared, &limits, &slot->claim, &reason);
-	return reason.rule < RULE_USE;
+	return admission_fit(&state->declared, &slot->claim, limits.user_max, reason.rule);
 }
 
 /*
- * The least loaded of the CPUs that the task may use and that would take it; without one of those the least loaded one.
- * Not on the CPU except. -1 when there is none.
+ * The least loaded of the CPUs that the task may use and that would take it; without one of those, of those where
+ * others would give way to it; without one of those the least loaded one. Not on the CPU except. -1 when there is none.
  */
 static __always_inline s32 choose_cpu(struct task_struct *p, struct task_slot *slot, u32 except, bool *taken)
 {
-	u32 best_load = ~0U, cpus = settings.cpus;
-	bool best_takes = false;
+	u32 best_load = ~0U, best_takes = FITS_NOT, cpus = settings.cpus;
 	s32 best = -1;
 	int cpu;
 
 	bpf_for(cpu, 0, cpus) {
 		struct cpu_state *state = cpu_state_of(cpu);
-		u32 load = 0;
-		bool takes;
+		u32 load = 0, takes;
 
 		if (!state)
 			break;
@@ -239,7 +238,7 @@ static __always_inline s32 choose_cpu(struct task_struct *p, struct task_slot *s
 		best_load = load;
 		best = cpu;
 	}
-	*taken = best_takes;
+	*taken = best_takes == FITS_NOW;
 	return best;
 }
 
@@ -399,6 +398,81 @@ static __noinline bool make_room(struct task_slot *newcomer, u32 cpu)
 	return false;
 }
 
+/* Its CPU is why it is put out: that went offline, or, where it is online, is no longer allowed to it. */
+static __always_inline void give_no_cpu_as_reason(struct task_slot *slot)
+{
+	const struct cpu_state *state = cpu_state_of(slot->cpu);
+
+	slot->reason.rule = RULE_NO_CPU;
+	slot->reason.amount = state && state->online;
+	slot->reason.limit = 0;
+}
+
+/* Puts an admitted task out of the class, because of a rule that held amount against limit. */
+static __always_inline void revoke(u32 index, struct task_slot *slot, u32 kind, u32 rule, u32 amount, u32 limit)
+{
+	if (!standing_take(&slot->standing, STANDING_ADMITTED))
+		return;
+	slot->waiting_since_ns = clock_now();
+	if (rule == RULE_NO_CPU) {
+		give_no_cpu_as_reason(slot);
+	} else {
+		slot->reason.rule = rule;
+		slot->reason.amount = amount;
+		slot->reason.limit = limit;
+	}
+	unreserve(slot);
+	if (settle(index, slot, STANDING_REVOKED))
+		report(kind, slot, amount, limit);
+}
+
+/* Puts an admitted task out if it gives way to a newcomer. True when that has room then. */
+static __noinline bool gives_way(struct task_slot *newcomer, u32 index, u32 cpu)
+{
+	struct task_slot *other = bpf_map_lookup_elem(&slots, &index);
+	struct cpu_state *state = cpu_state_of(cpu);
+	u32 had = 0, part = 0, load = 0;
+
+	if (!newcomer || !other || !state)
+		return false;
+	if (!admission_gives_way(&state->declared, &newcomer->claim, &other->claim, settings.thresholds.user_max, &had, &part))
+		return false;
+	revoke(index, other, EVENT_REVOKED_DISPLACED, RULE_PART, had, part);
+	return would_take(newcomer, cpu, &load) == FITS_NOW;
+}
+
+/* Where a newcomer fits into its user's part, those give way whose users have more than theirs: first who has used
+ * nothing lately. True when it has room. */
+static __noinline bool others_give_way(struct task_slot *newcomer, u32 cpu)
+{
+	u32 end = places_end(slots_taken), load = 0;
+	int i;
+
+	if (!newcomer || would_take(newcomer, cpu, &load) != FITS_IN_ITS_PART)
+		return false;
+	bpf_for(i, 0, 2 * end) {
+		bool idle_only = (u32)i < end;
+		u32 index = idle_only ? i : i - end;
+		struct task_slot *other = bpf_map_lookup_elem(&slots, &index);
+
+		if (!other)
+			break;
+		if (other->standing == STANDING_ADMITTED && other->cpu == cpu && !(idle_only && other->used) &&
+		    gives_way(newcomer, index, cpu))
+			return true;
+	}
+	return false;
+}
+
+/* Adds the reservation to the CPU; if nothing is in its way but what others have beyond their parts, these give way. */
+static __noinline bool reserve_or_claim(struct task_slot *slot, u32 cpu, u32 *load)
+{
+	if (!slot || !load)
+		return false;
+	return reserve_on(slot, cpu, load) ||
+	       (slot->reason.rule == RULE_TOGETHER && others_give_way(slot, cpu) && reserve_on(slot, cpu, load));
+}
+
 /*
  * Submits a slot to admission on the least loaded CPU (Yang 2009, sections 8.1.2.1 and 8.3). Where a task depends on
  * few CPUs, one that does not makes room for it. The caller has taken the slot's standing. Returns what it is then.
@@ -414,7 +488,7 @@ static __noinline int admit(struct task_struct *p, struct task_slot *slot, u32 i
 	make_claim(slot);
 	cpu = choose_cpu(p, slot, ~0U, &takes);
 	if (cpu >= 0) {
-		admitted = reserve_on(slot, cpu, &load);
+		admitted = reserve_or_claim(slot, cpu, &load);
 		if (!admitted && slot->reason.rule == RULE_USE && p->nr_cpus_allowed < settings.cpus &&
 		    make_room(slot, cpu))
 			admitted = reserve_on(slot, cpu, &load);
@@ -434,34 +508,6 @@ static __noinline int admit(struct task_struct *p, struct task_slot *slot, u32 i
 	if (settle(index, slot, admitted ? STANDING_ADMITTED : STANDING_REFUSED))
 		report(admitted ? EVENT_ADMITTED : EVENT_REFUSED, slot, load, settings.thresholds.admit_below);
 	return admitted ? STANDING_ADMITTED : STANDING_REFUSED;
-}
-
-/* Its CPU is why it is put out: that went offline, or, where it is online, is no longer allowed to it. */
-static __always_inline void give_no_cpu_as_reason(struct task_slot *slot)
-{
-	const struct cpu_state *state = cpu_state_of(slot->cpu);
-
-	slot->reason.rule = RULE_NO_CPU;
-	slot->reason.amount = state && state->online;
-	slot->reason.limit = 0;
-}
-
-/* Puts an admitted task out of the class. */
-static __always_inline void revoke(u32 index, struct task_slot *slot, u32 kind, u32 load, u32 threshold)
-{
-	if (!standing_take(&slot->standing, STANDING_ADMITTED))
-		return;
-	slot->waiting_since_ns = clock_now();
-	if (kind == EVENT_REVOKED_DISPLACED) {
-		give_no_cpu_as_reason(slot);
-	} else {
-		slot->reason.rule = RULE_USE;
-		slot->reason.amount = load;
-		slot->reason.limit = threshold;
-	}
-	unreserve(slot);
-	if (settle(index, slot, STANDING_REVOKED))
-		report(kind, slot, load, threshold);
 }
 
 /* An admitted task that may no longer run where its reservation is must be admitted elsewhere or wait. */

@@ -376,7 +376,8 @@ static __always_inline bool let_leave(struct bpf_iter_scx_dsq *it, struct task_s
 	return true;
 }
 
-/* Lets those in one of a domain's queues leave that came there before it was held or deferred. flags: from which end. */
+/* Lets those in one of a domain's queues leave that came there before it was held or deferred. flags say from which end
+ * it is gone through. */
 static __noinline int find_leaving(u64 queue, bool held, bool behind, u64 now_ns, u64 flags)
 {
 	struct bpf_iter_scx_dsq it;

@@ -78,7 +78,7 @@ static __always_inline void sample_slot(u32 index, struct task_slot *slot, u64 i
 	if (slot->standing == STANDING_ADMITTED && (!state->online || slot->misplaced)) {
 		/* The CPU went offline, or its affinity changed, while it was being admitted there. */
 		slot->misplaced = 0;
-		revoke(index, slot, EVENT_REVOKED_DISPLACED, 0, 0);
+		revoke(index, slot, EVENT_REVOKED_DISPLACED, RULE_NO_CPU, 0, 0);
 		watch_period(index, 0);
 	} else if (slot->standing == STANDING_ADMITTED) {
 		u32 rank = victim_rank_of(slot, sample);
@@ -129,7 +129,7 @@ static __always_inline void relieve(u32 index, struct task_slot *slot, u32 sampl
 	load = state->load.measured;
 	if (!load_cuts(&state->cut, rank, used))
 		return;
-	revoke(index, slot, rank >= LOAD_VICTIM_STEPS ? EVENT_REVOKED_EXHAUSTED : EVENT_REVOKED_HUNGRIEST, load,
+	revoke(index, slot, rank >= LOAD_VICTIM_STEPS ? EVENT_REVOKED_EXHAUSTED : EVENT_REVOKED_HUNGRIEST, RULE_USE, load,
 	       settings.thresholds.revoke_above);
 	bpf_spin_lock(&state->lock);
 	load_relieve(&state->load, used);
@@ -154,26 +154,29 @@ static __noinline int relieve_all(u32 sample)
 	return 0;
 }
 
-/* The least loaded of the CPUs where one may be taken back now, and that would take this task; -1: none. */
+/* The least loaded of the CPUs where one may be taken back now, and that would take this task, or, without one of
+ * those, where others would give way to it; -1: none. */
 static __always_inline s32 choose_quiet_cpu(struct task_struct *p, struct task_slot *slot)
 {
-	u32 best_load = ~0U, cpus = settings.cpus;
+	u32 best_load = ~0U, best_takes = FITS_IN_ITS_PART, cpus = settings.cpus;
 	s32 best = -1;
 	int cpu;
 
 	bpf_for(cpu, 0, cpus) {
 		struct cpu_state *state = cpu_state_of(cpu);
-		u32 load = 0;
+		u32 load = 0, takes;
 
 		if (!state)
 			break;
 		if (!state->online || !affinity_allows(p, cpu) ||
 		    !load_underloaded(&state->load, settings.thresholds.reactivate_below))
 			continue;
-		if (would_take(slot, cpu, &load) && load < best_load) {
-			best_load = load;
-			best = cpu;
-		}
+		takes = would_take(slot, cpu, &load);
+		if (takes < best_takes || (takes == best_takes && load >= best_load))
+			continue;
+		best_takes = takes;
+		best_load = load;
+		best = cpu;
 	}
 	return best;
 }
@@ -203,7 +206,7 @@ static __noinline bool reactivate(u32 index)
 	if (fits)
 		cpu = choose_quiet_cpu(p, slot);
 	bpf_task_release(p);
-	if (cpu >= 0 && reserve_on(slot, cpu, &load)) {
+	if (cpu >= 0 && reserve_or_claim(slot, cpu, &load)) {
 		struct cpu_state *state = cpu_state_of(cpu);
 
 		if (state)

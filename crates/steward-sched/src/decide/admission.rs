@@ -35,6 +35,22 @@ pub enum Rule {
     NoCpu = 6,
     /// It would bring in more memory than is free.
     Memory = 7,
+    /// The sum of all users who are limited would be too high.
+    Together = 8,
+    /// Revoked: its user had more than a part of that, and another user's task came that fits into its own.
+    Part = 9,
+}
+
+/// How a task fits on a CPU.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// Not at all.
+    Not = 0,
+    /// Its user has room for it in its part of what users may have together, if others give way.
+    InItsPart = 1,
+    /// As it is.
+    Now = 2,
 }
 
 /// What one user's admitted tasks declared on a CPU.
@@ -53,7 +69,8 @@ pub struct UserSum {
 pub struct Declared {
     /// Those that are never revoked.
     pub irrevocable: u32,
-    unused: u32,
+    /// Those of users who are not exempt, all together.
+    pub limited: u32,
     /// By user, those who are not exempt.
     pub users: [UserSum; ADMISSION_USERS_MAX],
 }
@@ -132,6 +149,13 @@ unsafe extern "C" {
         claim: *const Claim,
         verdict: *mut Verdict,
     );
+    fn decide_admission_fit(declared: *const Declared, claim: *const Claim, user_max: u32, rule: u32) -> u32;
+    fn decide_admission_gives_way(
+        declared: *const Declared,
+        claim: *const Claim,
+        other: *const Claim,
+        user_max: u32,
+    ) -> bool;
     fn decide_admission_declare(declared: *mut Declared, claim: *mut Claim, rule: u32);
     fn decide_admission_undeclare(declared: *mut Declared, claim: *const Claim);
     fn decide_waiters_offer(waiters: *mut Waiters, waiter: *const Waiter);
@@ -182,6 +206,22 @@ impl Declared {
         // SAFETY: structures of the layouts that the function expects, which a test checks; so below.
         unsafe { decide_admission_judge(load, self, limits, claim, &mut verdict) };
         verdict
+    }
+
+    /// How a task fits of which [`Declared::judge`] says this.
+    pub fn fit(&self, limits: &LoadThresholds, claim: &Claim, verdict: &Verdict) -> Fit {
+        // SAFETY: as in judge().
+        match unsafe { decide_admission_fit(self, claim, limits.user_max, verdict.rule) } {
+            0 => Fit::Not,
+            1 => Fit::InItsPart,
+            _ => Fit::Now,
+        }
+    }
+
+    /// Whether an admitted task, which counts as `other`, gives way to one that fits into its user's part.
+    pub fn gives_way(&self, limits: &LoadThresholds, claim: &Claim, other: &Claim) -> bool {
+        // SAFETY: as in judge().
+        unsafe { decide_admission_gives_way(self, claim, other, limits.user_max) }
     }
 
     /// Adds what an admitted task declared. `claim` says afterwards whether it counts as irrevocable.

@@ -111,6 +111,8 @@ fn reason(reason: Reason) -> api::Reason {
         Rule::Load => api::Rule::Load,
         Rule::User => api::Rule::User,
         Rule::Users => api::Rule::Users,
+        Rule::Together => api::Rule::Together,
+        Rule::Part => api::Rule::Part,
         Rule::NoCpu => api::Rule::NoCpu,
         Rule::Memory => api::Rule::Memory,
         Rule::Irrevocable => api::Rule::Irrevocable,

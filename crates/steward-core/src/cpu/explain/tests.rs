@@ -194,6 +194,8 @@ fn every_rule_in_a_sentence_with_its_amounts() {
         (EventKind::Refused, reason(Rule::Load, 0.7234, 0.8)),
         (EventKind::Refused, reason(Rule::User, 0.7, 0.75)),
         (EventKind::Refused, reason(Rule::Users, 32.0, 32.0)),
+        (EventKind::Refused, reason(Rule::Together, 0.7, 0.75)),
+        (EventKind::RevokedDisplaced, reason(Rule::Part, 0.7, 0.375)),
         (EventKind::Refused, reason(Rule::NoCpu, 0.0, 0.0)),
         (EventKind::Refused, reason(Rule::Confined, -10.0, 0.0)),
         (EventKind::Refused, reason(Rule::OwnPolicy, 0.0, 0.0)),
@@ -208,6 +210,7 @@ fn every_rule_in_a_sentence_with_its_amounts() {
         events.into_iter().map(|(kind, reason)| explain_event(&event(kind, reason))).collect();
     for (standing, reason) in [
         (Standing::Refused, reason(Rule::User, 0.7, 0.75)),
+        (Standing::Revoked, reason(Rule::Part, 0.7, 0.375)),
         (Standing::Refused, reason(Rule::Confined, -10.0, 0.0)),
         (Standing::Revoked, reason(Rule::Memory, 1500.0 * 1048576.0, 300.0 * 1048576.0)),
         (Standing::Admitted, reason(Rule::NotNamed, 0.0, 0.8)),

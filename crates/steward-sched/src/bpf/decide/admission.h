@@ -12,9 +12,15 @@
 /*
  * What admission looks at beside the load. By the load alone, whoever sleeps is admitted without end, and may then stop
  * sleeping: revocation answers that after four seconds, and for what is never revoked not at all. So what is declared
- * is bounded too, on each CPU: the sum of C/T of what is never revoked, and that of each user who is not exempt. What
- * does not fit into the first is admitted all the same, but may be revoked; what does not fit into the second is
- * refused.
+ * is bounded too, on each CPU: the sum of C/T of what is never revoked, and that of all users together who are not
+ * exempt. What does not fit into the first is admitted all the same, but may be revoked; what does not fit into the
+ * second is refused.
+ *
+ * Of what users may have together, each may have all as long as the others leave it. So that nobody keeps the others
+ * out by that, a part is each one's whatever the others have: as large as each other one's, of those who have something
+ * there. Where a task comes that its user's part has room for, users who have more than their parts give way, until it
+ * fits: their tasks are revoked. If nobody has more than its part, and the newcomer's user no more with it, all of it
+ * fits.
  */
 enum admission_rule {
 	RULE_FITS = 0,
@@ -27,6 +33,9 @@ enum admission_rule {
 	RULE_USERS = 5, /* there is no room for another user's sum */
 	RULE_NO_CPU = 6, /* no CPU that is online is allowed to it */
 	RULE_MEMORY = 7, /* it would bring in more memory than is free; only when it is to be taken back */
+	RULE_TOGETHER = 8, /* the sum of all users would be too high */
+	/* Revoked: */
+	RULE_PART = 9, /* its user had more than a part, and another one's task came that fits into its user's */
 };
 
 /* Users whose sums one CPU can hold at a time; a power of two. */
@@ -42,7 +51,7 @@ struct admission_user {
 /* What the tasks admitted on one CPU have declared. */
 struct admission_declared {
 	u32 irrevocable;
-	u32 unused;
+	u32 limited; /* by all users below */
 	struct admission_user users[ADMISSION_USERS_MAX];
 };
 
@@ -50,7 +59,7 @@ struct admission_declared {
 struct admission_claim {
 	u32 bandwidth;
 	u32 uid;
-	u32 limited; /* user_max holds for that user */
+	u32 limited; /* user_max holds for that user, and for all such users together */
 	u32 irrevocable; /* is never to be revoked */
 };
 
@@ -109,6 +118,10 @@ DECIDE void admission_judge(const struct load *l, const struct admission_declare
 		reason->limit = limits->user_max;
 		if ((u64)reason->amount + claim->bandwidth > limits->user_max)
 			return;
+		reason->rule = RULE_TOGETHER;
+		reason->amount = d->limited;
+		if ((u64)reason->amount + claim->bandwidth > limits->user_max)
+			return;
 	}
 	reason->rule = RULE_IRREVOCABLE;
 	reason->amount = d->irrevocable;
@@ -116,6 +129,56 @@ DECIDE void admission_judge(const struct load *l, const struct admission_declare
 	if (claim->irrevocable && (u64)reason->amount + claim->bandwidth > limits->irrevocable_max)
 		return;
 	reason->rule = RULE_FITS;
+}
+
+/* What the user has declared. */
+DECIDE u32 admission_sum(const struct admission_declared *d, u32 uid)
+{
+	u32 place = admission_user_place(d, uid);
+
+	return place < ADMISSION_USERS_MAX ? d->users[masked(place, ADMISSION_USERS_MAX - 1)].reserved : 0;
+}
+
+/* What each user may have whatever the others do, the claim's user being one of them. */
+DECIDE u32 admission_part(const struct admission_declared *d, const struct admission_claim *claim, u32 user_max)
+{
+	u32 i, users = 0;
+
+	for (i = loop_begin(); i < ADMISSION_USERS_MAX && can_loop; i++) {
+		const struct admission_user *user = &d->users[masked(i, ADMISSION_USERS_MAX - 1)];
+
+		users += user->reserved && user->uid != claim->uid;
+	}
+	return user_max / (users + 1);
+}
+
+/* How a task fits on a CPU. */
+enum admission_fit {
+	FITS_NOT = 0,
+	FITS_IN_ITS_PART = 1, /* if others give way */
+	FITS_NOW = 2,
+};
+
+DECIDE u32 admission_fit(const struct admission_declared *d, const struct admission_claim *claim, u32 user_max,
+			 u32 rule)
+{
+	u64 sum = admission_sum(d, claim->uid) + (u64)claim->bandwidth;
+
+	if (rule < RULE_USE)
+		return FITS_NOW;
+	return rule == RULE_TOGETHER && sum <= admission_part(d, claim, user_max) ? FITS_IN_ITS_PART : FITS_NOT;
+}
+
+/* Whether an admitted task, which counts as `other`, gives way to one that fits into its user's part: its own user has
+ * more than such a part. had, part: both. */
+DECIDE bool admission_gives_way(const struct admission_declared *d, const struct admission_claim *claim,
+				const struct admission_claim *other, u32 user_max, u32 *had, u32 *part)
+{
+	if (!other->limited || other->irrevocable || other->uid == claim->uid)
+		return false;
+	*had = admission_sum(d, other->uid);
+	*part = admission_part(d, claim, user_max);
+	return *had > *part;
 }
 
 /* Adds what an admitted task declared. claim says afterwards whether it counts as irrevocable. */
@@ -130,6 +193,7 @@ DECIDE void admission_declare(struct admission_declared *d, struct admission_cla
 
 		user->uid = claim->uid;
 		user->reserved += claim->bandwidth;
+		d->limited += claim->bandwidth;
 	}
 }
 
@@ -144,6 +208,7 @@ DECIDE void admission_undeclare(struct admission_declared *d, const struct admis
 
 		if (place < ADMISSION_USERS_MAX)
 			user->reserved = user->reserved > claim->bandwidth ? user->reserved - claim->bandwidth : 0;
+		d->limited = d->limited > claim->bandwidth ? d->limited - claim->bandwidth : 0;
 	}
 }
 

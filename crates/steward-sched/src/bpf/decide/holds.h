@@ -57,7 +57,8 @@ enum whereabouts {
 #define UNKNOWN_AFTER_NS (100 * NSEC_PER_MSEC)
 /* How often the queues of domains that are held or deferred are looked through for tasks that came there before. */
 #define HOLD_LOOK_NS (25 * NSEC_PER_MSEC)
-/* Where very many wait a look takes long, in the time of whoever runs: all of them take one part in so many of a CPU. */
+/* Where very many wait a look takes long, in the time of whoever runs: all of them together take one part in so many of
+ * a CPU. */
 #define HOLD_LOOK_FRACTION 8
 
 /* Whether a task that could run is let run on until it has left the kernel. held, behind: its domain is, or has to. */

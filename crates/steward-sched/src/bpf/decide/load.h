@@ -34,7 +34,7 @@ struct load_thresholds {
 	u32 admit_below; /* Rhi */
 	u32 revoke_above; /* Rmax */
 	u32 irrevocable_max; /* the most C/T that may be declared by what is never revoked */
-	u32 user_max; /* the most C/T that one user may declare */
+	u32 user_max; /* the most C/T that users who are not exempt may declare, each and all together */
 };
 
 /* The weight of a sample: d = (1 + diff) / 2 * (d_max - d_min) + d_min, with diff = load - measured. */

@@ -1,7 +1,9 @@
 //! The interactive class, as in `interactive.bpf.h`: slots, admission, and the timers of periods and budgets.
 
+use std::cmp::Reverse;
+
 use steward_core::cpu::reservation::Reservation;
-use steward_sched::decide::{Claim, EdfTask, Rule, SLICE_NS, Verdict, edf_bandwidth};
+use steward_sched::decide::{Claim, EdfTask, Fit, Rule, SLICE_NS, Verdict, edf_bandwidth};
 
 use super::state::{Decision, Mode, Scheduler, Slot, Standing};
 use crate::cpu::event::Event;
@@ -39,13 +41,20 @@ impl Scheduler {
         state.declared.judge(&state.load, &self.thresholds, &self.slots[index as usize].claim)
     }
 
-    /// The least loaded of the CPUs that the task may use and that would take it; without one of those the least
-    /// loaded.
+    /// How a task fits on a CPU.
+    pub(super) fn fit(&self, index: u32, cpu: u32) -> Fit {
+        let verdict = self.judge(index, cpu);
+        let declared = &self.cpu_states[cpu as usize].declared;
+        declared.fit(&self.thresholds, &self.slots[index as usize].claim, &verdict)
+    }
+
+    /// The least loaded of the CPUs that the task may use and that would take it; without one of those, of those where
+    /// others would give way to it; without one of those the least loaded.
     fn choose_cpu(&self, k: &Kernel, index: u32, except: Option<u32>) -> Option<u32> {
         let p = self.slots[index as usize].task;
         let allowed = (0..k.cpu_count()).filter(|cpu| k.task(p).may_run_on(*cpu) && Some(*cpu) != except);
         allowed.min_by_key(|cpu| {
-            (!self.judge(index, *cpu).admits(), self.cpu_states[*cpu as usize].load.expected())
+            (Reverse(self.fit(index, *cpu)), self.cpu_states[*cpu as usize].load.expected())
         })
     }
 
@@ -61,6 +70,40 @@ impl Scheduler {
             state.declared.declare(&mut slot.claim, &verdict);
             slot.cpu = cpu;
             slot.admitted_sample = state.load.samples;
+        }
+        verdict
+    }
+
+    /// Where a newcomer fits into its user's part, those give way whose users have more than theirs: first who has used
+    /// nothing lately. Whether it has room then.
+    fn others_give_way(&mut self, newcomer: u32, cpu: u32, now_ns: u64) -> bool {
+        if self.fit(newcomer, cpu) != Fit::InItsPart {
+            return false;
+        }
+        let slots = self.slots.len() as u32;
+        for turn in 0..2 * slots {
+            let (idle_only, index) = (turn < slots, turn % slots);
+            let slot = &self.slots[index as usize];
+            let there =
+                slot.standing == Standing::Admitted && slot.cpu == cpu && !(idle_only && slot.used > 0);
+            let declared = &self.cpu_states[cpu as usize].declared;
+            let claim = &self.slots[newcomer as usize].claim;
+            if there && declared.gives_way(&self.thresholds, claim, &slot.claim) {
+                self.revoke(index, now_ns);
+                if self.fit(newcomer, cpu) == Fit::Now {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Adds the reservation to the CPU; if nothing is in its way but what others have beyond their parts, these give
+    /// way.
+    pub(super) fn reserve_or_claim(&mut self, index: u32, cpu: u32, now_ns: u64) -> Verdict {
+        let verdict = self.reserve_on(index, cpu);
+        if verdict.rule == Rule::Together as u32 && self.others_give_way(index, cpu, now_ns) {
+            return self.reserve_on(index, cpu);
         }
         verdict
     }
@@ -172,7 +215,7 @@ impl Scheduler {
 
     /// Where a task depends on few CPUs, one that does not makes room for it.
     fn admit_on(&mut self, k: &mut Kernel, index: u32, cpu: u32) -> bool {
-        let verdict = self.reserve_on(index, cpu);
+        let verdict = self.reserve_or_claim(index, cpu, k.now_ns);
         let pinned = self.is_restricted(k, self.slots[index as usize].task);
         verdict.admits()
             || (verdict.rule == Rule::Use as u32

@@ -1,7 +1,9 @@
 //! Once a second: the load of every CPU, and what follows from it, as in `sampler.bpf.h` (Yang 2009, 8.1).
 
+use std::cmp::Reverse;
+
 use steward_sched::decide::{
-    LOAD_NO_VICTIM, LOAD_ONE, LOAD_SAMPLE_NS, LOAD_WINDOW, Waiter, load_victim_rank, retry_after,
+    Fit, LOAD_NO_VICTIM, LOAD_ONE, LOAD_SAMPLE_NS, LOAD_WINDOW, Waiter, load_victim_rank, retry_after,
 };
 
 use super::state::{Decision, Scheduler, Standing};
@@ -80,12 +82,13 @@ impl Scheduler {
         let quiet = |cpu: &u32| {
             k.task(slot.task).may_run_on(*cpu)
                 && self.cpu_states[*cpu as usize].load.underloaded(below)
-                && self.judge(index, *cpu).admits()
+                && self.fit(index, *cpu) != Fit::Not
         };
-        let cpu =
-            (0..k.cpu_count()).filter(quiet).min_by_key(|cpu| self.cpu_states[*cpu as usize].load.expected());
+        let cpu = (0..k.cpu_count()).filter(quiet).min_by_key(|cpu| {
+            (Reverse(self.fit(index, *cpu)), self.cpu_states[*cpu as usize].load.expected())
+        });
         let Some(cpu) = cpu else { return false };
-        if !self.reserve_on(index, cpu).admits() {
+        if !self.reserve_or_claim(index, cpu, k.now_ns).admits() {
             return false;
         }
         let load = &mut self.cpu_states[cpu as usize].load;
