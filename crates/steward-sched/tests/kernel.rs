@@ -62,9 +62,3 @@ fn crowds_of_an_ordinary_user_take_nothing_away_on_one_cpu() {
                  who-is-held-behind-thousands-keeps-nobody-waiting-inside-the-kernel";
     run_checks(1, 4, names, 4);
 }
-
-#[test]
-#[ignore = "boots the lab's machine: make test-kernel"]
-fn a_crowd_that_is_held_holds_up_no_cpu_that_goes_offline() {
-    run_checks(2, 4, "who-is-held-behind-thousands-holds-up-no-cpu-that-goes-offline", 1);
-}

@@ -559,36 +559,6 @@ pub fn held_under_hotplug() -> Outcome {
     Ok(format!("going offline took {seconds:.2?} s"))
 }
 
-/// The same where thousands of the domain, who are pinned to another CPU, stand before them in its queue.
-pub fn behind_a_crowd_under_hotplug() -> Outcome {
-    const THREADS: usize = 5000;
-    let mut scheduler = shared()?;
-    let (quota, still) = (Group::new("quota").set("cpu.max", "100000 1000000"), Group::new("still"));
-    let crowd = Program::start(&["spin-crowd", &THREADS.to_string()]).within(&still);
-    threads_at_work(crowd.pid(), THREADS)?.into_iter().for_each(|thread| pin(thread, &[0]));
-    // They have the CPU for themselves, and so soon have used more than each of the crowd, and stand behind it, for as
-    // long as few of that have had another turn.
-    let few = [(); 3].map(|()| Program::start(&["spin"]).pin(1).within(&still));
-    let before: Vec<f64> = few.iter().map(Program::time_ms).collect();
-    let ahead = || few.iter().zip(&before).all(|(program, before)| program.time_ms() > before + 60.0);
-    check!(wait_until(30.0, ahead), "those that are pinned to the CPU had no 60 ms of it in 30 s");
-    domains::suspend(&mut scheduler, &still, true)?;
-    sleep(Duration::from_millis(200));
-    let online = "/sys/devices/system/cpu/cpu1/online";
-    let begin = Instant::now();
-    fs::write(online, "0").map_err(|error| format!("{online}: {error}"))?;
-    let seconds = begin.elapsed().as_secs_f64();
-    fs::write(online, "1").map_err(|error| format!("{online}: {error}"))?;
-    let reason = scheduler.exit_reason();
-    let _ = fs::write(still.0.join("cgroup.kill"), "1");
-    drop((few, crowd));
-    drop((still, quota));
-    drop(scheduler);
-    check!(reason.is_none(), "the scheduler left: {reason:?}");
-    check!(seconds < 5.0, "going offline took {seconds:.1} s");
-    Ok(format!("going offline took {seconds:.2} s"))
-}
-
 /// However many of a held domain's tasks are in the middle of long system calls, each goes on now and then, long before
 /// the kernel takes the scheduler out, which it does when one has waited for half a minute. What those that leave the
 /// kernel may have is a slice for a third of them in this time: the others are rescued.

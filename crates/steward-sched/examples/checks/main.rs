@@ -117,11 +117,6 @@ const LONG_CHECKS: &[Check] = &[
     ("a-crowd-of-shells-takes-nothing-away", 1, crowds::revocable),
     ("beside-thousands-at-nice-19-an-ordinary-task-waits-by-its-weight", 1, crowds::light),
     ("who-is-held-behind-thousands-keeps-nobody-waiting-inside-the-kernel", 1, holds::behind_a_crowd),
-    (
-        "who-is-held-behind-thousands-holds-up-no-cpu-that-goes-offline",
-        2,
-        holds::behind_a_crowd_under_hotplug,
-    ),
 ];
 
 /// The checks of these names; with none, all that this machine has CPUs for but the long ones.
