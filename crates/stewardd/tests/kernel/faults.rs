@@ -68,7 +68,7 @@ fn nobody_is_ended_for_want_of_memory_who_would_have_lived_without_protection() 
     }
     check(&[
         ("nobody-is-ended-below-a-maximum-where-nobody-is-protected", &|| {
-            told.says("below-a-maximum-default", &["all ended: 0", "used", " of 100 MiB"]);
+            told.says("below-a-maximum-default", &["lived: steward", "all ended: 0", " of 100 MiB"]);
             assert!(!told.text("below-a-maximum-default").contains("ended: steward"));
         }),
         ("protection-below-a-maximum-is-dropped-before-it-ends-anybody-and-told", &|| {

@@ -70,6 +70,7 @@ impl Transcript {
             ("keystrokes", "/usr/bin/keystrokes"),
             ("memory-burst", "/usr/bin/memory-burst"),
             ("memory-hog", "/usr/bin/memory-hog"),
+            ("memory-ramp", "/usr/bin/memory-ramp"),
             ("onoff", "/usr/bin/onoff"),
         ]
         .map(|(name, guest)| built(name, guest));
