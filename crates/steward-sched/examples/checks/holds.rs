@@ -12,7 +12,7 @@ use steward_core::cpu::mechanism::{Bumper, Mechanism};
 use steward_core::cpu::policy::DomainPolicy;
 
 use crate::programs::{
-    Group, Program, Shared, cpus, has_started, measure, of_all_cpus, pin, shared, threads_at_work,
+    Group, Program, Shared, cpus, events, has_started, measure, of_all_cpus, pin, shared, threads_at_work,
     wait_until, waiting_for,
 };
 use crate::{Outcome, check, domains, stay_ahead};
@@ -606,8 +606,11 @@ pub fn list(directory: &Path) -> ! {
 pub fn behind_a_crowd() -> Outcome {
     const THREADS: usize = 4500;
     let mut scheduler = shared()?;
-    // So it is noted from the beginning where everybody is preempted.
+    // So it is noted from the beginning where everybody is preempted: whoever loads the scheduler begins that when it is
+    // told that there is a quota.
     let (quota, still) = (Group::new("quota").set("cpu.max", "100000 1000000"), Group::new("still"));
+    events(&mut scheduler);
+    check!(scheduler.watches_boundary(), "it is not noted where tasks are preempted");
     let directory = PathBuf::from("/dev/shm/listed");
     fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
     for number in 0..2000 {
