@@ -606,8 +606,8 @@ pub fn list(directory: &Path) -> ! {
 pub fn behind_a_crowd() -> Outcome {
     const THREADS: usize = 4500;
     let mut scheduler = shared()?;
-    // So it is noted from the beginning where everybody is preempted: whoever loads the scheduler begins that when it is
-    // told that there is a quota.
+    // So it is noted from the beginning where everybody is preempted: whoever loads the scheduler begins that when it
+    // is told that there is a quota.
     let (quota, still) = (Group::new("quota").set("cpu.max", "100000 1000000"), Group::new("still"));
     events(&mut scheduler);
     check!(scheduler.watches_boundary(), "it is not noted where tasks are preempted");
