@@ -197,7 +197,7 @@ fn is_due(facts: &Facts, due: f64) -> String {
     let lacks = facts.given.reserved.is_some_and(|reserved| reserved > due + DUE_OFF);
     let why = match lacks {
         true => {
-            ", which is less than is reserved: the cgroups of others keep their weights (have fewer of them beside it, or make              domains of them)"
+            ", which is less than is reserved: the cgroups of others keep their weights (have fewer of them beside it, or make domains of them)"
         }
         false => "",
     };
