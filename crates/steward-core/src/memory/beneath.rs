@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::principal::parent_of;
 use super::protection::Kept;
 use super::seen::{Machine, Seen};
-use super::shortage::{AHEAD_NS, Distance, SHORT_PART, Shortage};
+use super::shortage::{AHEAD_NS, Distance, Shortage, kept_at_most, near_bytes};
 
 /// One that has protected domains below it is looked at again at once when it has this part of its maximum more; not
 /// while it is farther from having nothing left than three quarters of that.
@@ -40,91 +40,94 @@ struct Remembered {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Beneath(BTreeMap<u64, Remembered>);
 
+/// What protected ones below one use, of files and of their own, in bytes.
+#[derive(Clone, Debug, Default)]
+struct Below {
+    of_files: u64,
+    of_own: u64,
+    /// Of each of them both together, with its id, in the order in which they came.
+    each: Vec<(u64, u64)>,
+}
+
 /// How one of them stands. Bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Standing {
-    place: usize,
+    id: u64,
+    charged_bytes: u64,
     max_bytes: u64,
+    /// What each protected one below it uses, with its id.
+    below: Vec<(u64, u64)>,
     /// How far it is to having nothing left, as it will be when this decision is in force.
     ahead_bytes: u64,
     is_far: bool,
     is_short: bool,
 }
 
-impl Standing {
-    /// With less than this left nothing is kept below it.
-    fn near_bytes(&self) -> u64 {
-        self.max_bytes / SHORT_PART
-    }
-}
-
 /// How all of them stand at one look.
 #[derive(Debug)]
-pub(super) struct Found<'look> {
-    domains: &'look [Seen],
-    places: BTreeMap<u64, usize>,
-    standings: Vec<Standing>,
-}
+pub(super) struct Found(Vec<Standing>);
 
 impl Beneath {
     /// How those stand that have a maximum and protected domains below them. `promised_bytes` is, by place, what those
     /// below are told to keep beside what protected ones do.
-    pub(super) fn look<'look>(
+    pub(super) fn look(
         &mut self,
         now_ns: u64,
         machine: &Machine,
-        domains: &'look [Seen],
+        domains: &[Seen],
         promised_bytes: &[u64],
-    ) -> Found<'look> {
-        let mut kept: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    ) -> Found {
+        let mut all: BTreeMap<usize, Below> = BTreeMap::new();
         for (place, seen) in domains.iter().enumerate() {
             let Some((of_files, of_own)) = seen.used_of_files_and_own() else { continue };
             for above in above(domains, place).filter(|above| domains[*above].has_maximum()) {
-                let below = kept.entry(above).or_default();
-                *below = (below.0.saturating_add(of_files), below.1.saturating_add(of_own));
+                let below = all.entry(above).or_default();
+                below.of_files = below.of_files.saturating_add(of_files);
+                below.of_own = below.of_own.saturating_add(of_own);
+                below.each.push((seen.id, of_files.saturating_add(of_own)));
             }
         }
-        let ids: BTreeSet<u64> = kept.keys().map(|place| domains[*place].id).collect();
+        let ids: BTreeSet<u64> = all.keys().map(|place| domains[*place].id).collect();
         self.0.retain(|id, _| ids.contains(id));
-        let standings = kept
-            .into_iter()
-            .filter_map(|(place, below)| {
-                let distance = distance(machine, domains, place, below, promised_bytes[place])?;
-                Some(self.stands(now_ns, domains, place, distance))
-            })
-            .collect();
-        let places = domains.iter().enumerate().map(|(place, seen)| (seen.id, place)).collect();
-        Found { domains, places, standings }
+        let stands = |(place, below): (usize, Below)| {
+            let distance = distance(machine, domains, place, &below, promised_bytes[place])?;
+            Some(self.stands(now_ns, &domains[place], below, distance))
+        };
+        Found(all.into_iter().filter_map(stands).collect())
     }
 
-    fn stands(&mut self, now_ns: u64, domains: &[Seen], place: usize, distance: Distance) -> Standing {
-        let max_bytes = domains[place].principal.max_bytes;
-        let known = self.0.entry(domains[place].id).or_default();
+    fn stands(&mut self, now_ns: u64, seen: &Seen, below: Below, distance: Distance) -> Standing {
+        let max_bytes = seen.principal.max_bytes;
+        let known = self.0.entry(seen.id).or_default();
         let falls_bytes = known
             .last
             .map_or(0, |(at_ns, last)| distance.falls(&last, now_ns.saturating_sub(at_ns), AHEAD_NS));
         known.last = Some((now_ns, distance));
         let ahead_bytes = distance.bytes().saturating_sub(falls_bytes);
-        let is_far = distance.bytes() >= max_bytes / 4 * 3;
-        let is_short = known.short.becomes(now_ns, max_bytes / SHORT_PART, ahead_bytes);
-        Standing { place, max_bytes, ahead_bytes, is_far, is_short }
+        Standing {
+            id: seen.id,
+            charged_bytes: seen.principal.charged_bytes(),
+            max_bytes,
+            below: below.each,
+            ahead_bytes,
+            is_far: distance.bytes() >= max_bytes / 4 * 3,
+            is_short: known.short.becomes(now_ns, near_bytes(max_bytes), ahead_bytes),
+        }
     }
 }
 
-impl Found<'_> {
+impl Found {
     /// Those below which nothing is kept, by id of the cgroup.
     pub(super) fn short(&self) -> Vec<u64> {
-        let short = self.standings.iter().filter(|standing| standing.is_short);
-        short.map(|standing| self.domains[standing.place].id).collect()
+        self.0.iter().filter(|standing| standing.is_short).map(|standing| standing.id).collect()
     }
 
     /// When which of them is to be looked at again.
     pub(super) fn nearing(&self) -> Vec<Nearing> {
-        let near = self.standings.iter().filter(|standing| !standing.is_far);
-        near.map(|standing| {
-            let seen = &self.domains[standing.place];
-            let charged_bytes = seen.principal.charged_bytes().saturating_add(standing.max_bytes / LOOK_PART);
-            Nearing { id: seen.id, charged_bytes }
+        let near = self.0.iter().filter(|standing| !standing.is_far);
+        near.map(|standing| Nearing {
+            id: standing.id,
+            charged_bytes: standing.charged_bytes.saturating_add(standing.max_bytes / LOOK_PART),
         })
         .collect()
     }
@@ -132,20 +135,24 @@ impl Found<'_> {
     /// Has nothing be kept below those that are short, and no more below the others than leaves a part of their maximum
     /// to everybody there: what is used comes before what is there to grow.
     pub(super) fn lessen(&self, kept: &mut [Kept]) {
-        for standing in &self.standings {
-            let most_bytes = standing.max_bytes - standing.near_bytes();
-            let is_below = |kept: &&mut Kept| self.is_below(kept.id, standing.place);
-            let used_bytes = |kept: &Kept| {
-                let wanting = self.places.get(&kept.id).and_then(|place| self.domains[*place].wanting());
-                wanting.map_or(0, |wanting| wanting.used_bytes.min(kept.bytes))
-            };
-            let used = kept.iter_mut().filter(is_below).map(|kept| used_bytes(kept));
+        if self.0.is_empty() {
+            return;
+        }
+        let places: BTreeMap<u64, usize> =
+            kept.iter().enumerate().map(|(place, kept)| (kept.id, place)).collect();
+        for standing in &self.0 {
+            let each = standing.below.iter();
+            let below: Vec<(usize, u64)> =
+                each.filter_map(|(id, used_bytes)| Some((*places.get(id)?, *used_bytes))).collect();
+            let used = below.iter().map(|(place, used_bytes)| kept[*place].bytes.min(*used_bytes));
+            let most_bytes = kept_at_most(standing.max_bytes);
             let mut spare_bytes = most_bytes.saturating_sub(used.fold(0, u64::saturating_add));
-            for kept in kept.iter_mut().filter(is_below) {
+            for (place, used_bytes) in below {
+                let kept = &mut kept[place];
                 if standing.is_short {
                     kept.bytes = 0;
                 } else {
-                    let used_bytes = used_bytes(kept);
+                    let used_bytes = kept.bytes.min(used_bytes);
                     let more_bytes = (kept.bytes - used_bytes).min(spare_bytes);
                     spare_bytes -= more_bytes;
                     kept.bytes = used_bytes + more_bytes;
@@ -154,20 +161,15 @@ impl Found<'_> {
         }
     }
 
-    /// Whether what is idle of this one, by id, may be covered, where that of all together is this much, by id: there
-    /// is enough without in each that it is below.
-    pub(super) fn may_cover(&self, id: u64, idle_bytes: &BTreeMap<u64, u64>) -> bool {
-        let is_enough = |standing: &Standing| {
-            let idle = idle_bytes.iter().filter(|(id, _)| self.is_below(**id, standing.place));
-            let idle_bytes = idle.map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
-            standing.ahead_bytes.saturating_sub(idle_bytes) >= 2 * standing.near_bytes()
+    /// Those of whom what is idle is not to be covered, by id, where that of each is this much: there is not enough
+    /// without in one that they are below.
+    pub(super) fn uncovered(&self, idle_bytes: &BTreeMap<u64, u64>) -> BTreeSet<u64> {
+        let lacks = |standing: &&Standing| {
+            let idle = standing.below.iter().filter_map(|(id, _)| idle_bytes.get(id).copied());
+            let left_bytes = standing.ahead_bytes.saturating_sub(idle.fold(0, u64::saturating_add));
+            left_bytes < 2 * near_bytes(standing.max_bytes)
         };
-        self.standings.iter().filter(|standing| self.is_below(id, standing.place)).all(is_enough)
-    }
-
-    fn is_below(&self, id: u64, place: usize) -> bool {
-        let below = self.places.get(&id);
-        below.is_some_and(|below| above(self.domains, *below).any(|above| above == place))
+        self.0.iter().filter(lacks).flat_map(|standing| standing.below.iter().map(|(id, _)| *id)).collect()
     }
 }
 
@@ -178,21 +180,20 @@ fn above(domains: &[Seen], place: usize) -> impl Iterator<Item = usize> {
 }
 
 /// How much can still be allocated in one with a maximum before the kernel finds nothing to take there; `None` where it
-/// is not known what is in it. Below it protected ones use so much of files and of their own, and others are told to
-/// keep `promised_bytes`.
+/// is not known what is in it. Others below it than protected ones are told to keep `promised_bytes`.
 fn distance(
     machine: &Machine,
     domains: &[Seen],
     place: usize,
-    (of_files, of_own): (u64, u64),
+    below: &Below,
     promised_bytes: u64,
 ) -> Option<Distance> {
     let (seen, limited) = (&domains[place], domains[place].limited?);
     let left_bytes = seen.principal.max_bytes.saturating_sub(seen.principal.charged_bytes());
     // Nobody knows of what that is: of files first, which can be had at once.
-    let file_bytes = limited.file_bytes.saturating_sub(of_files);
+    let file_bytes = limited.file_bytes.saturating_sub(below.of_files);
     let promised_of_files = promised_bytes.min(file_bytes);
-    let of_own = of_own.saturating_add(promised_bytes - promised_of_files);
+    let of_own = below.of_own.saturating_add(promised_bytes - promised_of_files);
     Some(Distance {
         quick_bytes: left_bytes.saturating_add(file_bytes - promised_of_files),
         slow_bytes: limited.anonymous_bytes.saturating_sub(of_own).min(swap_left(machine, domains, place)),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::name::{OWN_LEAF, domain_of, parent_of};
 use crate::domain::tree::Tree;
-use crate::memory::shortage::SHORT_PART;
+use crate::memory::shortage::kept_at_most;
 
 /// What the kernel is told of one cgroup, in bytes; `None` for a file that is as it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,7 @@ fn within_maxima(limits: &Limits, kept: &BTreeMap<String, u64>, path: &str, byte
     let maxima = above(path)
         .filter_map(|above| Some((above, limits.cgroups.get(above).and_then(|told| told.max_bytes)?)));
     maxima.fold(bytes, |bytes, (above, max_bytes)| {
-        let most_bytes = max_bytes - max_bytes / SHORT_PART;
+        let most_bytes = kept_at_most(max_bytes);
         let is_below =
             |(path, _): &(&String, &u64)| path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'));
         let all = kept.iter().filter(is_below).map(|(_, bytes)| u128::from(*bytes)).sum::<u128>();

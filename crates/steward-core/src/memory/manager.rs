@@ -21,7 +21,7 @@ use super::beneath::{Beneath, Found, Nearing, stuck_bytes};
 use super::principal::{Principal, parent_of};
 use super::protection::{Change, Kept, Protection, Wanting};
 use super::seen::{Machine, Seen};
-use super::shortage::{AHEAD_NS, Distance, SHORT_PART, Shortage};
+use super::shortage::{AHEAD_NS, Distance, Shortage, near_bytes};
 use super::victims::{Victim, victims_in_turn};
 
 /// How much is planned to be taken from one observation, as a part of the machine's memory, and at most, in bytes. When
@@ -131,7 +131,7 @@ impl Manager {
         let falls_bytes = self.falls_bytes(now_ns, |room_bytes| machine.distance(domains, room_bytes));
         self.last = Some(Look { at_ns: now_ns, room_bytes, distance });
         let ahead_bytes = distance.bytes().saturating_sub(falls_bytes);
-        let near_bytes = machine.programs_bytes() / SHORT_PART;
+        let near_bytes = near_bytes(machine.programs_bytes());
         let is_short = self.short.becomes(now_ns, near_bytes, ahead_bytes);
         let room_bytes = if is_short { 0 } else { room_bytes };
         let wanting: Vec<Wanting> = domains.iter().filter_map(Seen::wanting).collect();
@@ -231,17 +231,18 @@ impl Manager {
         machine: &Machine,
         domains: &[Seen],
         ahead_bytes: u64,
-        beneath: &Found<'_>,
+        beneath: &Found,
         kept: &mut [Kept],
     ) {
         let idle = own_idle_bytes(domains);
         let idle_bytes = idle.values().copied().fold(0, u64::saturating_add);
-        let is_enough = ahead_bytes.saturating_sub(idle_bytes) >= 2 * (machine.programs_bytes() / SHORT_PART);
+        let is_enough = ahead_bytes.saturating_sub(idle_bytes) >= 2 * near_bytes(machine.programs_bytes());
+        let uncovered = beneath.uncovered(&idle);
         let mut told = BTreeMap::new();
         for kept in kept {
             let idle_bytes = idle.get(&kept.id).copied().unwrap_or(0);
             kept.minimum_bytes = kept.bytes;
-            if !is_enough || kept.bytes == 0 || idle_bytes == 0 || !beneath.may_cover(kept.id, &idle) {
+            if !is_enough || kept.bytes == 0 || idle_bytes == 0 || uncovered.contains(&kept.id) {
                 continue;
             }
             let whole_bytes = kept.bytes.saturating_add(idle_bytes);

@@ -3,7 +3,7 @@
 
 /// Nearer than this part of what programs have to having nothing left that could be taken, protection is dropped;
 /// further than twice that, it is there again.
-pub(super) const SHORT_PART: u64 = 16;
+const SHORT_PART: u64 = 16;
 /// So far ahead it is seen whether that comes, in nanoseconds, if it goes on as since the last look
 /// ([`Distance::falls`]): until the next check of what is left, until what that decides is in the kernel, and half as
 /// much again.
@@ -13,6 +13,16 @@ pub(super) const AHEAD_NS: u64 = 200_000_000;
 /// comes and goes keeps nothing for anybody.
 const SHORT_MIN_NS: u64 = 1_000_000_000;
 const SHORT_MAX_NS: u64 = 60_000_000_000;
+
+/// With less than this left, of so much in all, protection is dropped, in bytes.
+pub(super) fn near_bytes(of_bytes: u64) -> u64 {
+    of_bytes / SHORT_PART
+}
+
+/// What is kept together below one with this maximum leaves that much to everybody there: so much at most, in bytes.
+pub(super) fn kept_at_most(max_bytes: u64) -> u64 {
+    max_bytes - near_bytes(max_bytes)
+}
 
 /// How much can still be allocated before the kernel finds nothing to take from those who are not protected, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
