@@ -591,3 +591,21 @@ fn who_begins_on_an_idle_cpu_has_no_more_credit_than_who_waited() {
         assert!((share - 0.5).abs() < 0.02, "{cpus} CPUs: {share}");
     }
 }
+
+/// One that is held back comes again ten times a second with all of its credit, and wants all CPUs. So has the loop,
+/// whose domain is due more than one CPU and can use no more: it loses no turn to it.
+#[test]
+fn a_loop_that_is_due_a_cpu_has_it_beside_one_that_is_held_back() {
+    for cpus in [3, 4, 6, 8] {
+        let weights = [("single", 10_000), ("limited", 1000), ("heavy", 300), ("light", 100)];
+        let mut specs = weights.map(|(name, weight)| DomainSpec { weight, ..DomainSpec::new(name, None) });
+        specs[1].quota = Some((80 * MS, 100 * MS));
+        let tasks = (0..4)
+            .map(|place| task(weights[place].0, place, if place == 0 { 1 } else { 16 }, &BUSY))
+            .collect();
+        let scenario = machine(cpus, BestEffortOrder::VirtualTime, specs.into(), tasks);
+        let outcome = Machine::new(&scenario).run();
+        let part = outcome.domains[0].share * f64::from(cpus);
+        assert!(part >= 0.98, "{part} of a CPU, of {cpus}");
+    }
+}

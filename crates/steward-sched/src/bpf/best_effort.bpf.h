@@ -146,19 +146,27 @@ static __always_inline void join_late(struct domain_table *table, struct task_st
 		change_order(CHANGE_JOIN + cpu_run_of(cpu)->restriction, t->domain, 0, cpu);
 }
 
-/* Whether tasks of domain a come before tasks of domain b; `few`: on this CPU, and both may run on some CPUs only. See
- * state.bpf.h. */
+/* Whether tasks of domain a come before tasks of domain b, which wait as well; `few`: on this CPU, and both may run on
+ * some CPUs only. See state.bpf.h. */
 __noinline bool domain_precedes(u32 a, u32 b, u32 few)
 {
 	struct domain_table *table = domains();
 
-	return order_precedes(table, cpu_order_of(few), a, b);
+	return order_precedes(table, cpu_order_of(few), a, b, false);
+}
+
+/* The same of a domain that waits and one that runs. */
+__noinline bool domain_precedes_running(u32 waiting, u32 running, u32 few)
+{
+	struct domain_table *table = domains();
+
+	return order_precedes(table, cpu_order_of(few), waiting, running, true);
 }
 
 /* Whether a task of a domain that waits is to preempt one of a domain that runs. */
 static __always_inline bool goes_before(struct domain_table *table, u32 waiting, u32 running, u32 few)
 {
-	return order_may_preempt(table, waiting, running) && domain_precedes(waiting, running, few);
+	return order_may_preempt(table, waiting, running) && domain_precedes_running(waiting, running, few);
 }
 
 static __always_inline bool held_by_quota(struct task_state *t)
@@ -269,7 +277,7 @@ static __always_inline bool nobody_before(struct domain_table *table, u32 runnin
 	if (stands_alone(table, running))
 		return true;
 	first = first_domain();
-	return !first || first == running || !domain_precedes(first, running, NOT_FEW);
+	return !first || first == running || !domain_precedes_running(first, running, NOT_FEW);
 }
 
 /*
@@ -494,10 +502,10 @@ static __always_inline bool stands_before(u32 running, struct choice *choice, u3
 {
 	bool both = choice->restricted && cpu_run_of(cpu)->restriction;
 
-	if (domain_precedes(choice->index, running, both ? cpu : NOT_FEW))
+	if (domain_precedes_running(choice->index, running, both ? cpu : NOT_FEW))
 		return false;
 	/* Its place among the few is nothing to what may run everywhere. */
-	return !both || !choice->free || choice->free == running || !domain_precedes(choice->free, running, NOT_FEW);
+	return !both || !choice->free || choice->free == running || !domain_precedes_running(choice->free, running, NOT_FEW);
 }
 
 /* Whether prev, which could go on, comes before what was chosen. */
@@ -641,7 +649,7 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 	} else if (!order_may_preempt(table, t->domain, running)) {
 		return false;
 	} else if (!run->alone && run->unpaid_ns <= CHARGE_BATCH_NS &&
-		   !domain_precedes(t->domain, running, run->restriction && is_restricted(p) ? cpu : NOT_FEW)) {
+		   !domain_precedes_running(t->domain, running, run->restriction && is_restricted(p) ? cpu : NOT_FEW)) {
 		/* Where nothing waited, nobody has paid for a while, and its place is not yet known. */
 		return false;
 	}

@@ -64,7 +64,13 @@ unsafe extern "C" {
         used_ns: u64,
         now_ns: u64,
     );
-    fn decide_order_precedes(table: *const DomainTable, few: *const CpuOrder, a: u16, b: u16) -> bool;
+    fn decide_order_precedes(
+        table: *const DomainTable,
+        few: *const CpuOrder,
+        a: u16,
+        b: u16,
+        b_runs: bool,
+    ) -> bool;
     fn decide_order_join(
         table: *mut DomainTable,
         cpu: *mut CpuOrder,
@@ -169,16 +175,19 @@ impl DomainTable {
         unsafe { decide_order_charge(self, cpu, restriction as u32, index, used_ns, now_ns) }
     }
 
-    /// Whether tasks of domain `a` come before tasks of domain `b`. O(depth).
+    /// Whether tasks of domain `a` come before tasks of domain `b`; both wait. O(depth).
     pub fn precedes(&self, a: u16, b: u16) -> bool {
         // SAFETY: as in reset().
-        unsafe { decide_order_precedes(self, std::ptr::null(), a, b) }
+        unsafe { decide_order_precedes(self, std::ptr::null(), a, b, false) }
     }
 
-    /// The same on the CPU of this order of tasks that may run on some CPUs only, of both. O(depth).
-    pub fn restricted_precedes(&self, few: &CpuOrder, a: u16, b: u16) -> bool {
+    /// Whether tasks of domain `waiting` come before a task of domain `running`, which runs: among those that have all
+    /// of their credit, who runs goes on. `few` is the order of tasks that may run on some CPUs only, of the CPU where it
+    /// runs, where both are such. O(depth).
+    pub fn precedes_running(&self, few: Option<&CpuOrder>, waiting: u16, running: u16) -> bool {
+        let few = few.map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: as in reset().
-        unsafe { decide_order_precedes(self, few, a, b) }
+        unsafe { decide_order_precedes(self, few, waiting, running, true) }
     }
 
     /// Tasks of the domain, of this kind, want to run, and `cpu` is that of the CPU that they are on: credit of more

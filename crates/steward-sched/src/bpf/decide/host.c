@@ -364,9 +364,9 @@ void decide_order_charge(struct domain_table *t, struct cpu_order *cpu, u32 rest
 	order_change(t, cpu ? cpu : &no_cpu, CHANGE_PAY + restriction, index, used_ns, now_ns);
 }
 
-bool decide_order_precedes(struct domain_table *t, struct cpu_order *few, u16 a, u16 b)
+bool decide_order_precedes(struct domain_table *t, struct cpu_order *few, u16 a, u16 b, bool b_runs)
 {
-	return order_precedes(t, few, a, b);
+	return order_precedes(t, few, a, b, b_runs);
 }
 
 void decide_order_join(struct domain_table *t, struct cpu_order *cpu, u32 restriction, u16 index, u64 now_ns)

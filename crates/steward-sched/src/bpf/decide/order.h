@@ -186,10 +186,10 @@ DECIDE_CALLED void virtual_pays(struct domain_table *t)
 		walk->reserved_key = reserved_key + walk->used_ns * SHARE_ONE / reserved;
 		return;
 	}
-	/* Who came back among few has more credit than is due among many: what it has now and is served, it is served on
-	 * the credit of now. */
-	paid = later(later(walk->paid, clock - VIRTUAL_TIME_BEHIND_MAX), walk->credit);
-	paid += virtual_cost(walk->used_ns, walk->weight);
+	/* Credit beyond a cycle is forgotten while it is served as well, as the clock goes on: who is served less than it
+	 * is due has all of its credit at every moment, not a slice less than those that wait. */
+	paid = later(walk->paid, clock - VIRTUAL_TIME_BEHIND_MAX) + virtual_cost(walk->used_ns, walk->weight);
+	paid = later(paid, walk->credit);
 	account->paid = clock_before(walk->latest, paid) ? walk->latest : paid;
 	account->ahead += virtual_cost(walk->used_ns - walk->placed_ns, walk->weight);
 	account->total += virtual_cost(walk->used_ns, walk->weight);
@@ -577,9 +577,23 @@ DECIDE_CALLED void order_serve(struct domain_table *t, struct cpu_order *cpu, u3
 	}
 }
 
-/* Whether contender a comes before contender b of the same level, by the order, or with `few` by their places on that
- * CPU among what may run on some CPUs only; a tie is b's. */
-DECIDE bool node_precedes(struct domain_table *t, struct cpu_order *few, u32 level, u32 a, u32 b)
+/*
+ * Where a contender that waits stands beside one that runs: with all of its credit at most, which is less with each
+ * moment that it waits. Only who uses less than a slice at a time stands before that.
+ */
+DECIDE u64 key_beside(struct domain_table *t, u32 level, u32 node)
+{
+	u32 priority = node_priority(t, node);
+	u64 key = *key_at(t, node);
+
+	if (account_of(t, node)->little)
+		return key;
+	return later(key, domain_at(t, level)->clocks[priority] - cycle_credit(t, level, priority, node_weight(t, node)));
+}
+
+/* Whether contender a, which waits, comes before contender b of the same level, which waits or runs: by the order, or
+ * with `few` by their places on that CPU among what may run on some CPUs only; a tie is b's. */
+DECIDE bool node_precedes(struct domain_table *t, struct cpu_order *few, u32 level, u32 a, u32 b, bool b_runs)
 {
 	u64 served_ns = domain_at(t, level)->served_ns;
 	u32 priority_a = node_priority(t, a), priority_b = node_priority(t, b);
@@ -597,14 +611,16 @@ DECIDE bool node_precedes(struct domain_table *t, struct cpu_order *few, u32 lev
 		return priority_a > priority_b;
 	if (few && priority_a == PRIORITY_DEFAULT && t->order == ORDER_VIRTUAL_TIME)
 		return clock_before(restricted_key(t, few, level, a), restricted_key(t, few, level, b));
+	if (b_runs && t->order == ORDER_VIRTUAL_TIME)
+		return clock_before(key_beside(t, level, a), *key_at(t, b));
 	return node_before(t, a, b);
 }
 
 /*
- * Whether tasks of domain a come before tasks of domain b, on the CPU of `few` if both may run on some CPUs only: at
- * the level where their ways up the tree meet. Not for a domain and itself. O(depth).
+ * Whether tasks of domain a, which wait, come before tasks of domain b, which wait or run, on the CPU of `few` if both
+ * may run on some CPUs only: at the level where their ways up the tree meet. Not for a domain and itself. O(depth).
  */
-DECIDE_CALLED bool order_precedes(struct domain_table *t, struct cpu_order *few, u32 a, u32 b)
+DECIDE_CALLED bool order_precedes(struct domain_table *t, struct cpu_order *few, u32 a, u32 b, bool b_runs)
 {
 	u32 level_a = a, level_b = b, node_a = a | NODE_OWN, node_b = b | NODE_OWN, step;
 
@@ -612,7 +628,7 @@ DECIDE_CALLED bool order_precedes(struct domain_table *t, struct cpu_order *few,
 		const struct domain *above_a = domain_at(t, level_a), *above_b = domain_at(t, level_b);
 
 		if (level_a == level_b)
-			return node_a != node_b && node_precedes(t, few, level_a, node_a, node_b);
+			return node_a != node_b && node_precedes(t, few, level_a, node_a, node_b, b_runs);
 		if (!level_a || !level_b)
 			return false;
 		if (above_a->depth >= above_b->depth) {

@@ -10,8 +10,8 @@
 
 /* In the BPF program, functions that are verified once, and not again in each loop that calls them. */
 #ifndef ORDER_PRECEDES
-#define ORDER_PRECEDES(t, a, b) order_precedes(t, NULL, a, b)
-#define RESTRICTED_PRECEDES(t, cpu, number, a, b) order_precedes(t, cpu, a, b)
+#define ORDER_PRECEDES(t, a, b) order_precedes(t, NULL, a, b, false)
+#define RESTRICTED_PRECEDES(t, cpu, number, a, b) order_precedes(t, cpu, a, b, false)
 #endif
 
 /* Notes that tasks of the domain that may run on some CPUs only wait for this one. Without the lock, after they were

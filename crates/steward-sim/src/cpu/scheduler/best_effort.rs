@@ -284,14 +284,14 @@ impl Scheduler {
     /// Whether a task of a domain that waits is to preempt one of a domain that runs; `few`: on this CPU, and both may
     /// run on some CPUs only.
     fn goes_before(&self, waiting: u16, running: u16, few: Option<u32>) -> bool {
-        waiting != running && self.domains.order != Order::Wrr as u32 && self.precedes(waiting, running, few)
+        waiting != running
+            && self.domains.order != Order::Wrr as u32
+            && self.precedes_running(waiting, running, few)
     }
 
-    fn precedes(&self, a: u16, b: u16, few: Option<u32>) -> bool {
-        match few {
-            Some(cpu) => self.domains.restricted_precedes(&self.orders[cpu as usize], a, b),
-            None => self.domains.precedes(a, b),
-        }
+    /// Whether a domain that waits comes before one that runs.
+    fn precedes_running(&self, waiting: u16, running: u16, few: Option<u32>) -> bool {
+        self.domains.precedes_running(few.map(|cpu| &*self.orders[cpu as usize]), waiting, running)
     }
 
     /// Of the tasks that may run everywhere and those that may not, the domain that comes first.
@@ -318,9 +318,9 @@ impl Scheduler {
     fn stands_before(&self, running: u16, choice: Choice, cpu: u32) -> bool {
         let both = choice.restricted && self.cpu_runs[cpu as usize].restriction != Restriction::None;
         // Its place among the few is nothing to what may run everywhere.
-        let behind = |free: u16| free != running && self.domains.precedes(free, running);
+        let behind = |free: u16| free != running && self.precedes_running(free, running, None);
         let is_behind = both && choice.free.is_some_and(behind);
-        !is_behind && !self.precedes(choice.index, running, both.then_some(cpu))
+        !is_behind && !self.precedes_running(choice.index, running, both.then_some(cpu))
     }
 
     /// Whether prev, which could go on, comes before what was chosen.
