@@ -215,11 +215,13 @@ static __noinline u32 would_take(struct task_slot *slot, u32 cpu, u32 *load)
 
 /*
  * The least loaded of the CPUs that the task may use and that would take it; without one of those, of those where
- * others would give way to it; without one of those the least loaded one. Not on the CPU except. -1 when there is none.
+ * others would give way to it; without one of those the least loaded one, unless `taken_back`: then only CPUs count
+ * where one may be taken back now. Not the CPU `except`. -1 when there is none. *taken: whether it would take it.
  */
-static __always_inline s32 choose_cpu(struct task_struct *p, struct task_slot *slot, u32 except, bool *taken)
+static __always_inline s32 choose_cpu(struct task_struct *p, struct task_slot *slot, u32 except, bool taken_back,
+				      bool *taken)
 {
-	u32 best_load = ~0U, best_takes = FITS_NOT, cpus = settings.cpus;
+	u32 best_load = ~0U, best_takes = taken_back ? FITS_IN_ITS_PART : FITS_NOT, cpus = settings.cpus;
 	s32 best = -1;
 	int cpu;
 
@@ -229,7 +231,8 @@ static __always_inline s32 choose_cpu(struct task_struct *p, struct task_slot *s
 
 		if (!state)
 			break;
-		if (!state->online || cpu == except || !affinity_allows(p, cpu))
+		if (!state->online || cpu == except || !affinity_allows(p, cpu) ||
+		    (taken_back && !load_underloaded(&state->load, settings.thresholds.reactivate_below)))
 			continue;
 		takes = would_take(slot, cpu, &load);
 		if (takes < best_takes || (takes == best_takes && load >= best_load))
@@ -350,7 +353,7 @@ static __noinline bool move_away(u32 index, struct task_slot *slot)
 		return false;
 	t = task_state_of(p);
 	if (t && t->slot == index + 1)
-		to = choose_cpu(p, slot, slot->cpu, &takes);
+		to = choose_cpu(p, slot, slot->cpu, false, &takes);
 	bpf_task_release(p);
 	if (to < 0 || !takes || !standing_take(&slot->standing, STANDING_ADMITTED))
 		return false;
@@ -486,7 +489,7 @@ static __noinline int admit(struct task_struct *p, struct task_slot *slot, u32 i
 	if (!p || !slot)
 		return 0;
 	make_claim(slot);
-	cpu = choose_cpu(p, slot, ~0U, &takes);
+	cpu = choose_cpu(p, slot, ~0U, false, &takes);
 	if (cpu >= 0) {
 		admitted = reserve_or_claim(slot, cpu, &load);
 		if (!admitted && slot->reason.rule == RULE_USE && p->nr_cpus_allowed < settings.cpus &&

@@ -154,40 +154,13 @@ static __noinline int relieve_all(u32 sample)
 	return 0;
 }
 
-/* The least loaded of the CPUs where one may be taken back now, and that would take this task, or, without one of
- * those, where others would give way to it; -1: none. */
-static __always_inline s32 choose_quiet_cpu(struct task_struct *p, struct task_slot *slot)
-{
-	u32 best_load = ~0U, best_takes = FITS_IN_ITS_PART, cpus = settings.cpus;
-	s32 best = -1;
-	int cpu;
-
-	bpf_for(cpu, 0, cpus) {
-		struct cpu_state *state = cpu_state_of(cpu);
-		u32 load = 0, takes;
-
-		if (!state)
-			break;
-		if (!state->online || !affinity_allows(p, cpu) ||
-		    !load_underloaded(&state->load, settings.thresholds.reactivate_below))
-			continue;
-		takes = would_take(slot, cpu, &load);
-		if (takes < best_takes || (takes == best_takes && load >= best_load))
-			continue;
-		best_takes = takes;
-		best_load = load;
-		best = cpu;
-	}
-	return best;
-}
-
 /* Takes a task back if a CPU and its memory allow it. */
 static __noinline bool reactivate(u32 index)
 {
 	struct task_slot *slot = bpf_map_lookup_elem(&slots, &index);
 	struct task_struct *p;
 	u32 standing, load = 0;
-	bool fits = false;
+	bool fits = false, takes;
 	s32 cpu = -1;
 
 	if (!slot)
@@ -204,7 +177,7 @@ static __noinline bool reactivate(u32 index)
 	}
 	make_claim(slot);
 	if (fits)
-		cpu = choose_quiet_cpu(p, slot);
+		cpu = choose_cpu(p, slot, ~0U, true, &takes);
 	bpf_task_release(p);
 	if (cpu >= 0 && reserve_or_claim(slot, cpu, &load)) {
 		struct cpu_state *state = cpu_state_of(cpu);
