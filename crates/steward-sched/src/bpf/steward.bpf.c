@@ -456,6 +456,9 @@ void STRUCT_OPS(steward_tick, struct task_struct *p)
 	} else if (held_by_quota(t) || bumped(p, t) || (run->alone && table->quotas) || run->next ||
 		   misses_any(run)) {
 		task_set_slice(p, 0);
+	} else if (!p->scx.slice) {
+		/* It is over: what comes next is chosen when the kernel asks for it, which it does now. */
+		return;
 	} else if (t->mode == MODE_BEST_EFFORT && overtaken(t, run, cpu, now_ns)) {
 		task_set_slice(p, 0);
 	}
