@@ -53,8 +53,8 @@ test-unit test-kernel: export PROPTEST_RNG_SEED = 1
 test-unit: ## the tests that need no kernel of their own
 	cargo test --workspace --locked
 	@seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
-	echo "the scheduler's bounds on other machines than ever: PROPTEST_RNG_SEED=$$seed cargo test -p steward-sim --test bounds"; \
-	PROPTEST_RNG_SEED=$$seed cargo test --locked --quiet -p steward-sim --test bounds
+	echo "the scheduler's bounds on other machines than ever: PROPTEST_RNG_SEED=$$seed cargo test --workspace --test bounds"; \
+	PROPTEST_RNG_SEED=$$seed cargo test --workspace --locked --quiet --test bounds
 
 # A test that needs the virtual machine is marked #[ignore = "boots the lab's machine: make test-kernel"], in whichever crate.
 # Two at a time: the clocks of those whose figures count advance with their own instructions.
