@@ -5,6 +5,8 @@
  * A task that has a specification has a slot. adopt() gives it one and submits it to admission; release() takes it
  * away. While its standing is STANDING_ADMITTED its reservation counts on one CPU. The rules are in decide/load.h and
  * decide/admission.h.
+ *
+ * What is not static here is verified for itself, once in each program, and not again on each way to it.
  */
 #ifndef STEWARD_ADMISSION_BPF_H
 #define STEWARD_ADMISSION_BPF_H
@@ -199,7 +201,7 @@ static __always_inline void read_limits(struct load_thresholds *limits)
 
 /* How the task fits on the CPU now (enum admission_fit), and how loaded that is. Without the lock: reserve_on()
  * decides. */
-static __noinline u32 would_take(struct task_slot *slot, u32 cpu, u32 *load)
+__noinline u32 would_take(struct task_slot *slot, u32 cpu, u32 *load)
 {
 	struct cpu_state *state = cpu_state_of(cpu);
 	struct admission_reason reason = {};
@@ -247,7 +249,7 @@ static __always_inline s32 choose_cpu(struct task_struct *p, struct task_slot *s
 
 /* Adds the reservation to the CPU if admission allows it. load_seen gets what it was held against, the slot the
  * reason. */
-static __noinline bool reserve_on(struct task_slot *slot, u32 cpu, u32 *load_seen)
+__noinline bool reserve_on(struct task_slot *slot, u32 cpu, u32 *load_seen)
 {
 	struct cpu_state *state = cpu_state_of(cpu);
 	struct admission_reason reason = {};
@@ -286,7 +288,7 @@ static __noinline bool reserve_on(struct task_slot *slot, u32 cpu, u32 *load_see
 }
 
 /* Takes what a task counts as off a CPU; with moved_used also what it used there, which goes on elsewhere. */
-static __noinline int unreserve_on(u32 cpu, struct admission_claim *counted, u32 admitted_sample, u32 moved_used)
+__noinline int unreserve_on(u32 cpu, struct admission_claim *counted, u32 admitted_sample, u32 moved_used)
 {
 	struct cpu_state *state = cpu_state_of(cpu);
 	struct admission_claim claim;
@@ -337,7 +339,7 @@ static __noinline bool settle(u32 index, struct task_slot *slot, u32 standing)
 }
 
 /* Moves an admitted task to another CPU that takes it. */
-static __noinline bool move_away(u32 index, struct task_slot *slot)
+__noinline bool move_away(u32 index, struct task_slot *slot)
 {
 	struct admission_claim before;
 	struct task_struct *p;
@@ -376,7 +378,7 @@ static volatile u32 moves_left;
 #define MOVES_TRIED_MAX 32
 
 /* Moves a task away from a CPU that a newcomer depends on, if that makes room for it. */
-static __noinline bool make_room(struct task_slot *newcomer, u32 cpu)
+__noinline bool make_room(struct task_slot *newcomer, u32 cpu)
 {
 	struct cpu_state *state = cpu_state_of(cpu);
 	u32 end = places_end(slots_taken);
@@ -430,7 +432,7 @@ static __always_inline void revoke(u32 index, struct task_slot *slot, u32 kind, 
 }
 
 /* Puts an admitted task out if it gives way to a newcomer. True when that has room then. */
-static __noinline bool gives_way(struct task_slot *newcomer, u32 index, u32 cpu)
+__noinline bool gives_way(struct task_slot *newcomer, u32 index, u32 cpu)
 {
 	struct task_slot *other = bpf_map_lookup_elem(&slots, &index);
 	struct cpu_state *state = cpu_state_of(cpu);
@@ -446,7 +448,7 @@ static __noinline bool gives_way(struct task_slot *newcomer, u32 index, u32 cpu)
 
 /* Where a newcomer fits into its user's part, those give way whose users have more than theirs: first who has used
  * nothing lately. True when it has room. */
-static __noinline bool others_give_way(struct task_slot *newcomer, u32 cpu)
+__noinline bool others_give_way(struct task_slot *newcomer, u32 cpu)
 {
 	u32 end = places_end(slots_taken), load = 0;
 	int i;
@@ -468,7 +470,7 @@ static __noinline bool others_give_way(struct task_slot *newcomer, u32 cpu)
 }
 
 /* Adds the reservation to the CPU; if nothing is in its way but what others have beyond their parts, these give way. */
-static __noinline bool reserve_or_claim(struct task_slot *slot, u32 cpu, u32 *load)
+__noinline bool reserve_or_claim(struct task_slot *slot, u32 cpu, u32 *load)
 {
 	if (!slot || !load)
 		return false;

@@ -79,7 +79,7 @@ DECIDE bool admission_may_be_irrevocable(u32 uid, u32 named)
 }
 
 /* The place of the user's sum, or one for it; ADMISSION_USERS_MAX when there is none. */
-DECIDE u32 admission_user_place(const struct admission_declared *d, u32 uid)
+DECIDE_CALLED u32 admission_user_place(const struct admission_declared *d, u32 uid)
 {
 	u32 i, place = ADMISSION_USERS_MAX;
 
@@ -132,7 +132,7 @@ DECIDE void admission_judge(const struct load *l, const struct admission_declare
 }
 
 /* What the user has declared. */
-DECIDE u32 admission_sum(const struct admission_declared *d, u32 uid)
+DECIDE_CALLED u32 admission_sum(const struct admission_declared *d, u32 uid)
 {
 	u32 place = admission_user_place(d, uid);
 
@@ -140,7 +140,7 @@ DECIDE u32 admission_sum(const struct admission_declared *d, u32 uid)
 }
 
 /* What each user may have whatever the others do, the claim's user being one of them. */
-DECIDE u32 admission_part(const struct admission_declared *d, const struct admission_claim *claim, u32 user_max)
+DECIDE_CALLED u32 admission_part(const struct admission_declared *d, const struct admission_claim *claim, u32 user_max)
 {
 	u32 i, users = 0;
 
