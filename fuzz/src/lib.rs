@@ -74,7 +74,7 @@ impl Machine {
             Answer::Texts(parts) => Ok(serde_json::from_str(&parts.concat()).expect("a reply is an object")),
             Answer::Error(error) => Err(error),
             Answer::Stream(..) | Answer::Watch(_) => Err(ApiError::ExpectedMore),
-            Answer::Wait | Answer::Again(_) => panic!("this caller cannot wait"),
+            Answer::Wait | Answer::Later(_) | Answer::Again(_) => panic!("this caller cannot wait"),
         }
     }
 

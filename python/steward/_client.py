@@ -391,6 +391,28 @@ class Client:
         """Moves a process, or this one, with all its threads to a domain that Steward made."""
         return self.call("MoveProcess", domain=domain, pid=pid)
 
+    def memory_set(
+        self,
+        pid: int,
+        *,
+        memory_min: Optional[int] = None,
+        memory_max: Optional[int] = None,
+        protect: Optional[int] = None,
+        reset: Sequence[str] = (),
+    ) -> Json:
+        """Promises memory to a running process and those that descend from it (bytes), allows them at most so much, or
+        keeps what they use (nanoseconds), in the domain that they have to themselves or else in one of their own, to
+        which they are moved. What reset names is taken back.
+        """
+        return self.call(
+            "SetMemory",
+            pid=pid,
+            memory_min=memory_min,
+            memory_max=memory_max,
+            protect=protect,
+            reset=list(reset) or None,
+        )
+
     def domain_suspend(self, domain: str, suspended: bool = True) -> bool:
         """Suspends a domain with all below it, or resumes it. It goes on when this client is closed, too. Returns
         whether it is suspended now, by this client or another.

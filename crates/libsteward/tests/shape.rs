@@ -192,7 +192,7 @@ fn every_type_has_the_fields_and_words_that_are_described() {
 fn every_method_takes_and_gives_what_is_described() {
     let mut comparison = Comparison::new();
     let methods = compare!(comparison, method: Run Set Release Status ListSpecs Explain Reload ListEvents Monitor ListDomains
-        ShowDomain CreateDomain SetDomain RemoveDomain MoveProcess WatchDomains Complain ListForecasts WatchForecasts
+        ShowDomain CreateDomain SetDomain RemoveDomain MoveProcess SetMemory WatchDomains Complain ListForecasts WatchForecasts
         SuspendDomain LowerDomain AuditDomain WatchAvailability ExplainDomain);
     assert_eq!(comparison.wrong, [""; 0]);
     let described: BTreeSet<String> = comparison.interface.methods.into_keys().collect();

@@ -21,6 +21,7 @@ use crate::roots::{Roots, read};
 
 pub mod events;
 pub mod executable;
+pub mod family;
 pub mod pieces;
 pub mod private;
 pub mod sessions;

@@ -3,5 +3,6 @@
 pub mod activity;
 pub mod arguments;
 pub mod available;
+pub mod program;
 pub mod sim;
 pub mod status;

@@ -27,6 +27,15 @@ pub enum Who {
     Name(String),
 }
 
+impl fmt::Display for Who {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Who::Number(number) => write!(formatter, "{number}"),
+            Who::Name(name) => formatter.write_str(name),
+        }
+    }
+}
+
 /// What to take when a name means several processes.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Several {

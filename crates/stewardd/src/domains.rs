@@ -769,6 +769,6 @@ fn invalid_setting(fault: steward_core::domain::Fault) -> ApiError {
     ApiError::InvalidParameter { parameter: fault.setting.name().into(), reason: fault.reason }
 }
 
-fn kernel_failed(error: &KernelError) -> ApiError {
+pub(crate) fn kernel_failed(error: &KernelError) -> ApiError {
     ApiError::MechanismFailed { reason: error.to_string() }
 }

@@ -34,7 +34,7 @@ pub(crate) mod placed;
 mod pressure;
 mod programs;
 pub(crate) mod protected;
-mod requests;
+pub(crate) mod requests;
 pub mod scopes;
 mod shared;
 pub(crate) mod sharing;

@@ -81,6 +81,8 @@ pub enum Answer {
     Wait,
     /// None yet: the call is to be put again in the next turn, with what was made so far.
     Again(Unfinished),
+    /// None yet: the call is to be put again by [`Server::answer_waiting`], with what was made so far.
+    Later(Unfinished),
 }
 
 struct Client {
@@ -108,7 +110,7 @@ struct Unanswered {
     put: Put,
     /// How long it was as it came, in bytes.
     call_bytes: usize,
-    /// Somebody is asked for permission; else more of the answer can be made at any time.
+    /// Somebody is asked for permission, or for something else; else more of the answer can be made at any time.
     waits: bool,
 }
 
@@ -617,8 +619,10 @@ impl Client {
         let unanswered = |made, waits| Some(Unanswered { put: Put { call, made }, call_bytes, waits });
         match handle(&self.caller, put) {
             Answer::Wait => self.unanswered = unanswered(None, true),
-            _ if oneway => {}
+            // What was begun is done, whether or not anybody reads what became of it.
+            Answer::Later(made) => self.unanswered = unanswered(Some(made), true),
             Answer::Again(made) => self.unanswered = unanswered(Some(made), false),
+            _ if oneway => {}
             Answer::Reply(parameters) => self.send(&Reply { parameters, ..Reply::default() }),
             Answer::Text(parameters) => self.send_text(&parameters, false),
             Answer::Texts(parts) => self.send_texts(&parts, false),

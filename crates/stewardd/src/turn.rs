@@ -137,7 +137,7 @@ impl Loop {
         Ok(true)
     }
 
-    /// Answers clients and control files, and those for whom polkit was asked.
+    /// Answers clients and control files, and those for whom polkit, or systemd, was asked.
     fn answer(&mut self, daemon: &mut Daemon, woken: &Woken, now_ns: u64) {
         self.server.set_owner(daemon.settings.policy.owner_uid);
         let ready = woken.of(Source::Clients);
@@ -159,11 +159,20 @@ impl Loop {
         if woken.is_by(Source::Metrics) {
             self.metrics.take_turn(&mut |address| daemon.figures(address));
         }
-        if !daemon.polkit.has_questions() {
+        if daemon.memory.scopes.are_asked_by_hand() {
+            daemon.memory.scopes.keep(|id| self.server.is_connected(id));
+        }
+        let asks_polkit = daemon.polkit.has_questions();
+        let has_scopes = daemon.memory.scopes.has_answers();
+        if !asks_polkit && !has_scopes {
             return;
         }
-        let answered = daemon.polkit.take_in(now_ns);
+        let answered = asks_polkit && daemon.polkit.take_in(now_ns) || has_scopes;
         self.server.answer_waiting(answered, &mut |caller, call| daemon.answer(caller, call));
+        if has_scopes {
+            // Whoever asked for what is left has gone.
+            daemon.memory.scopes.forget_answers();
+        }
         if let Some(files) = &mut files {
             files.answer_waiting(answered, &mut |caller, call| daemon.answer(caller, call));
         }

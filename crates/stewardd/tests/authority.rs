@@ -514,6 +514,7 @@ fn worth_denying(method: &str, sleeper: &Sleeper) -> Value {
         "WatchDomains" => json!({ "present": true }),
         "Run" => json!({ "cpu": cpu }),
         "Set" => json!({ "pid": pid, "cpu": cpu }),
+        "SetMemory" => json!({ "pid": pid, "memory_min": 1 << 20 }),
         "Explain" | "Release" => json!({ "pid": pid }),
         "ShowDomain" | "RemoveDomain" | "AuditDomain" | "ExplainDomain" | "ListForecasts"
         | "WatchForecasts" | "WatchAvailability" => {

@@ -29,6 +29,9 @@ mod faults;
 #[path = "kernel/fits.rs"]
 mod fits;
 
+#[path = "kernel/running.rs"]
+mod running;
+
 #[path = "kernel/systemd.rs"]
 mod systemd;
 

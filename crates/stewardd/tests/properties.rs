@@ -11,11 +11,12 @@ use libsteward::{Error, api};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-const METHODS: [&str; 8] = [
+const METHODS: [&str; 9] = [
     "io.steward.CreateDomain",
     "io.steward.SetDomain",
     "io.steward.RemoveDomain",
     "io.steward.MoveProcess",
+    "io.steward.SetMemory",
     "io.steward.ShowDomain",
     "io.steward.Run",
     "io.steward.Complain",

@@ -127,6 +127,50 @@ pub enum UseSource {
     None,
 }
 
+/// Promises memory to a running process and those that descend from it, allows them at most so much, or keeps what they
+/// use in memory. Where they are not alone in their domain, they are moved to one of their own first. What is left out
+/// stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetMemory {
+    /// The process.
+    pub pid: i32,
+    /// Memory promised, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_min: Option<i64>,
+    /// The most memory that they may use together, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_max: Option<i64>,
+    /// For how long one of their pages may go unused before it may be taken, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protect: Option<i64>,
+    /// Names of those of these that are taken back; done before the others are set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reset: Vec<String>,
+}
+method!(SetMemory, "io.steward.SetMemory", MemorySet);
+
+/// What [`SetMemory`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySet {
+    /// The domain that they are in, which has it.
+    pub domain: String,
+    /// The domain that they were in; `None` where they stay in theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// How many processes were moved.
+    pub moved: u64,
+    /// How many that descend from it stay where they were: those of other users, which the caller may not move, and
+    /// those that the kernel does not let go.
+    pub stayed: u64,
+    /// Whether all others were moved: not those that were begun by some faster than these could be moved.
+    pub whole: bool,
+    /// How much of their memory stays charged to where they were, in bytes: it is neither kept nor limited. Absent
+    /// where that is nothing, or cannot be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_bytes: Option<u64>,
+}
+
 /// How much memory a domain may use, in all and at once: first as it is, then each change of 5 % or more of what was
 /// told last of either, in less than 300 ms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -182,6 +182,13 @@ pub fn slice_of_unit(path: &str) -> Option<&str> {
     slices.last().copied().filter(|_| is_placed_by_first && !is_other)
 }
 
+/// The path of the slices that a path is in, systemd's: as far as its parts are called so.
+pub fn slices_above(path: &str) -> &str {
+    let parts = path.split('/').take_while(|part| part.ends_with(".slice"));
+    let length = parts.map(|part| part.len() + 1).sum::<usize>().saturating_sub(1);
+    &path[..length]
+}
+
 /// The slice (`user.slice/user-N.slice`, systemd's layout) of the user in whose slice a path is.
 pub fn slice_of_user(path: &str) -> Option<&str> {
     user_of_slice(path)?;

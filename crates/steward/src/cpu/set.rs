@@ -1,4 +1,4 @@
-//! `steward set`: gives a running process or a domain CPU time, and a domain memory and its part of the disk, or takes
+//! `steward set`: gives a running process or a domain CPU time and memory, and a domain its part of the disk, or takes
 //! that away.
 
 use std::path::Path;
@@ -14,17 +14,22 @@ use crate::arguments::{Promise, parse_promise};
 use crate::disk::arguments::DiskArguments;
 use crate::domain::arguments::{SettingArguments, Wanted};
 use crate::memory::arguments::MemoryArguments;
+use crate::memory::program;
 use crate::who::{self, NoAnswer, Several, Who};
 use crate::{domain, output};
 
-/// Give a running process or a domain a CPU reservation, or take it away
+/// Give a running process or a domain a CPU reservation or memory, or take it away
 ///
 /// A process gets time in every period, a domain a fraction of what its parent has. The number of a thread is that
 /// thread alone. Root and the machine's owner may reserve, and whoever sits at the machine up to half of one CPU for
 /// their own programs; everyone may release what is their own.
 ///
-/// A name is with C/T a process, with a fraction or what is about memory or the disk a domain; with --release a domain,
-/// where there is one of that name. "default" takes back what is about memory or the disk.
+/// What is about memory is for a process with all that it has started. Where they share their domain with others, they
+/// are moved to one of their own first; what they had before stays charged to where they were.
+///
+/// A name is with C/T a process, with a fraction or what is about the disk a domain; with --release or what is about
+/// memory a domain, where there is one of that name, and else a process. "default" takes back what is about memory or
+/// the disk.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(WHAT)))]
 #[command(after_help = "Examples:\n  \
@@ -32,6 +37,8 @@ use crate::{domain, output};
         steward set mplayer --release\n  \
         steward set batch --cpu 20%\n  \
         steward set editor --memory-min 64M\n  \
+        steward set 4321 --memory-min 64M            the process, and all that it has started\n  \
+        steward set 4321 --memory-min default        nothing is promised to it any more\n  \
         steward set editor --protect=30min           what it uses stays in memory\n  \
         steward set batch --io background\n  \
         steward set batch --io-max 10M/s\n  \
@@ -57,7 +64,7 @@ pub struct SetArguments {
     /// When there is no room, let it wait for some as best-effort instead of failing.
     #[arg(long, requires = "cpu")]
     pub best_effort_if_refused: bool,
-    /// What is asked of memory, for a domain.
+    /// What is asked of memory.
     #[command(flatten)]
     pub memory: MemoryArguments<Wanted<i64>>,
     /// What is asked of the disk, for a domain.
@@ -72,35 +79,28 @@ const WHAT: [&str; 8] =
 /// `steward set`.
 pub fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
     let (is_about_memory, is_about_disk) = (arguments.memory.is_any(), arguments.disk.is_any());
-    if let Who::Number(pid) = &arguments.target
-        && is_about_memory
-    {
-        anyhow::bail!(
-            "a running process has no memory of its own that could be promised or limited: what it has is charged to its cgroup, with that of \
-             others in there. Start the program with steward run --memory-min, --memory-max or --protect; or give it a domain, in which what it \
-             uses from then on counts (steward domain create NAME --memory-min 64M, steward domain move {pid} NAME); or write memory_min, \
-             memory_max or protect into a specification of it, which gives it a domain of its own, also while it runs"
-        );
-    }
     let mut client = Client::connect(socket)?;
     let is_domain = match (&arguments.target, arguments.cpu) {
         (Who::Number(pid), _) if is_about_disk => anyhow::bail!(
             "a running process has no disk time of its own: give it a domain (steward domain create NAME --io background, steward \
              domain move {pid} NAME), or start the program with steward run --io background"
         ),
-        (Who::Name(name), Some(Promise::Reservation(_))) if is_about_disk || is_about_memory => {
+        (Who::Name(name), Some(Promise::Reservation(_))) if is_about_disk => {
             anyhow::bail!(
-                "{name} is a domain with what is about memory or the disk, and a process with CPU time in every period: give a domain a fraction, as \
-             in --cpu 20%"
+                "{name} is a domain with what is about the disk, and a process with CPU time in every period: give a domain a fraction, as in --cpu 20%"
             )
         }
+        (who, Some(Promise::Reservation(cpu))) if is_about_memory => anyhow::bail!(
+            "CPU time in every period and memory are given to a process one after the other: say steward set {who} --cpu {cpu}, and \
+             then what is about memory. A domain gets a fraction of the CPU, as in --cpu 20%"
+        ),
         (Who::Number(_), Some(Promise::Fraction(_))) => anyhow::bail!(
             "a process gets CPU time in every period, as in --cpu 5ms/30ms; a fraction is for a domain (steward domain \
              create NAME --cpu 20%, steward domain move PID NAME)"
         ),
         (Who::Number(_), _) | (Who::Name(_), Some(Promise::Reservation(_))) => false,
         (Who::Name(_), Some(Promise::Fraction(_))) => true,
-        (Who::Name(_), None) if is_about_disk || is_about_memory => true,
+        (Who::Name(_), None) if is_about_disk => true,
         (Who::Name(name), None) => domain::exists(&mut client, name)?,
     };
     match (&arguments.target, arguments.cpu) {
@@ -115,9 +115,10 @@ pub fn set(socket: &Path, arguments: &SetArguments) -> anyhow::Result<()> {
             domain::set_some(&mut client, name, settings).map_err(|error| hint_at_process(error, name))
         }
         (target, cpu) => {
-            let pids =
-                who::resolve(target, arguments.several).map_err(|error| hint_at_domain(error, target))?;
+            let pids = who::resolve(target, arguments.several)
+                .map_err(|error| hint_at_domain(error, target, is_about_memory))?;
             pids.into_iter().try_for_each(|pid| match cpu {
+                _ if is_about_memory => program::set(&mut client, pid, &arguments.memory),
                 Some(Promise::Reservation(cpu)) => reserve(&mut client, pid, cpu, arguments),
                 _ => release(&mut client, pid),
             })
@@ -137,8 +138,11 @@ fn hint_at_process(error: anyhow::Error, name: &str) -> anyhow::Error {
 }
 
 /// A name that is no process's may be a domain's.
-fn hint_at_domain(error: anyhow::Error, target: &Who) -> anyhow::Error {
+fn hint_at_domain(error: anyhow::Error, target: &Who, is_about_memory: bool) -> anyhow::Error {
     match (error.downcast_ref(), target) {
+        (Some(NoAnswer::Nobody(_)), Who::Name(name)) if is_about_memory => anyhow::anyhow!(
+            "there is neither a domain {name} nor a process called {name:?}; steward domain list and steward top show what there is"
+        ),
         (Some(NoAnswer::Nobody(_)), Who::Name(name)) => anyhow::anyhow!(
             "there is no process called {name:?}; a domain gets a fraction of what its parent has, as in --cpu 20%"
         ),

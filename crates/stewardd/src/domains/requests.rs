@@ -9,6 +9,7 @@
 pub(crate) mod listing;
 pub(crate) mod removing;
 mod slowed;
+pub(crate) mod walk;
 
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request, Target};
@@ -173,26 +174,36 @@ impl Daemon {
     ) -> Result<api::DomainState, ApiError> {
         let change = change(&request.settings)?;
         let path = self.domains.path_to_make(&request.domain)?;
-        let target = Target::of_domain(caller.uid, None, self.domains.users_above(&path));
-        let about = format!("a new domain {}", self.domains.names().name_of(&path));
-        self.permit(caller, &with_place(request_about(Action::Reserve, &change, target, about)))?;
-        if change.memory.protect_ns.is_some() {
-            let user = request.user.unwrap_or(caller.uid);
-            self.permit_protection(caller, &path, user)?;
-        }
-        if change.disk.class == Some(disk::Class::Interactive) {
-            let user = request.user.unwrap_or(caller.uid);
-            self.permit_first(caller, &path, user)?;
-        }
-        let given = Given { user: request.user, keep: request.keep };
-        self.domains.create(&path, &change, given, asker(caller), &mut self.cpu.mechanism)?;
-        self.settle_memory();
-        if let Err(error) = self.domains.memory_failure(&path) {
-            self.domains.remove(&path, false, asker(caller), &mut self.cpu.mechanism)?;
-            return Err(error);
-        }
+        self.make_domain(caller, &path, &change, Given { user: request.user, keep: request.keep })?;
         let cgroup = self.domains.resolve(&request.domain)?;
         Ok(api::DomainState { domain: self.shown(caller, &cgroup)? })
+    }
+
+    /// Makes a domain at this path, if the caller may have it.
+    pub(crate) fn make_domain(
+        &mut self,
+        caller: &Caller,
+        path: &str,
+        change: &Change,
+        given: Given,
+    ) -> Result<(), ApiError> {
+        let target = Target::of_domain(caller.uid, None, self.domains.users_above(path));
+        let about = format!("a new domain {}", self.domains.names().name_of(path));
+        self.permit(caller, &with_place(request_about(Action::Reserve, change, target, about)))?;
+        let user = given.user.unwrap_or(caller.uid);
+        if change.memory.protect_ns.is_some() {
+            self.permit_protection(caller, path, user)?;
+        }
+        if change.disk.class == Some(disk::Class::Interactive) {
+            self.permit_first(caller, path, user)?;
+        }
+        self.domains.create(path, change, given, asker(caller), &mut self.cpu.mechanism)?;
+        self.settle_memory();
+        if let Err(error) = self.domains.memory_failure(path) {
+            self.domains.remove(path, false, asker(caller), &mut self.cpu.mechanism)?;
+            return Err(error);
+        }
+        Ok(())
     }
 
     pub(crate) fn set_domain(
@@ -202,39 +213,50 @@ impl Daemon {
     ) -> Result<api::DomainState, ApiError> {
         let change = change(&request.settings)?;
         let cgroup = self.domains.resolve(&request.domain)?;
+        self.change_domain(caller, &cgroup, &change, Given { user: request.user, keep: request.keep })?;
+        Ok(api::DomainState { domain: self.shown(caller, &cgroup)? })
+    }
+
+    /// Changes what a domain has, if the caller may.
+    pub(crate) fn change_domain(
+        &mut self,
+        caller: &Caller,
+        cgroup: &Cgroup,
+        change: &Change,
+        given: Given,
+    ) -> Result<(), ApiError> {
         let before = self.domains.held(&cgroup.path).map(|held| held.settings.clone()).unwrap_or_default();
-        let (target, about) = self.target(caller, &cgroup);
+        let (target, about) = self.target(caller, cgroup);
         let after = match change.apply(&before) {
             Ok(after) => after,
             Err(fault) => {
                 // What is wrong with it may tell what the domain has.
-                self.permit(caller, &request_about(Action::Limit, &change, target, about))?;
+                self.permit(caller, &request_about(Action::Limit, change, target, about))?;
                 return Err(invalid(fault.setting.name(), fault.reason));
             }
         };
         let is_less = after.takes_no_more_than(&before, self.domains.kernel_weight(&cgroup.path));
-        let gives_away = request.user.is_some_and(|user| user != self.domains.user_of(&cgroup));
+        let gives_away = given.user.is_some_and(|user| user != self.domains.user_of(cgroup));
         let action = if is_less && !gives_away { Action::Limit } else { Action::Reserve };
-        let asked = request_about(action, &change, target, about);
+        let asked = request_about(action, change, target, about);
         // Who gives a domain away gives its place away, too.
         self.permit(caller, &if gives_away { with_place(asked) } else { asked })?;
         if after.memory.protects_more_than(&before.memory) {
-            self.permit_protection(caller, &cgroup.path, self.domains.user_of(&cgroup))?;
+            self.permit_protection(caller, &cgroup.path, self.domains.user_of(cgroup))?;
         }
         if after.disk.is_served_sooner_than(&before.disk) {
-            self.permit_first(caller, &cgroup.path, self.domains.user_of(&cgroup))?;
+            self.permit_first(caller, &cgroup.path, self.domains.user_of(cgroup))?;
         }
-        let given = Given { user: request.user, keep: request.keep };
         let had = self
             .domains
             .held(&cgroup.path)
             .map(|held| Given { user: Some(held.user), keep: Some(held.keep) });
-        self.domains.set(&cgroup, &change, given, asker(caller), &mut self.cpu.mechanism)?;
+        self.domains.set(cgroup, change, given, asker(caller), &mut self.cpu.mechanism)?;
         self.settle_memory();
         if let Err(error) = self.domains.memory_failure(&cgroup.path) {
             let back = Change::to(&before);
             self.domains.set(
-                &cgroup,
+                cgroup,
                 &back,
                 had.unwrap_or_default(),
                 asker(caller),
@@ -242,12 +264,17 @@ impl Daemon {
             )?;
             return Err(error);
         }
-        Ok(api::DomainState { domain: self.shown(caller, &cgroup)? })
+        Ok(())
     }
 
     /// The pages of a protected domain are kept at the cost of all others, and not of the domain above it: that it is
     /// below one of the caller's own counts for nothing.
-    fn permit_protection(&mut self, caller: &Caller, path: &str, user: u32) -> Result<(), ApiError> {
+    pub(crate) fn permit_protection(
+        &mut self,
+        caller: &Caller,
+        path: &str,
+        user: u32,
+    ) -> Result<(), ApiError> {
         let target = Target::of_domain(caller.uid, Some(user), []);
         let about =
             format!("{}, whose pages all others would go without", self.domains.names().name_of(path));
@@ -325,7 +352,7 @@ impl Daemon {
     /// moved. The root of the tree limits nobody. A user's slice belongs to the user, but its limits are the machine's;
     /// and so are those of a cgroup that its manager has left to a user to divide (systemd's `Delegate=`): the kernel
     /// lets that user move nothing out of it.
-    fn permit_leaving(&mut self, caller: &Caller, from: &str, to: &str) -> Result<(), ApiError> {
+    pub(crate) fn permit_leaving(&mut self, caller: &Caller, from: &str, to: &str) -> Result<(), ApiError> {
         let from = name::domain_of(from);
         if from.is_empty() {
             return Ok(());
@@ -349,7 +376,7 @@ impl Daemon {
     }
 
     /// Whether the cgroup that was decided about is still the one at its path, after acting on it.
-    fn still_there(&self, cgroup: &Cgroup) -> Result<(), ApiError> {
+    pub(crate) fn still_there(&self, cgroup: &Cgroup) -> Result<(), ApiError> {
         let found = self.domains.cgroups()?.find(&cgroup.path).map(|found| found.id);
         let gone = || ApiError::NoSuchDomain { domain: self.domains.names().name_of(&cgroup.path) };
         if found.is_ok_and(|id| id == cgroup.id) { Ok(()) } else { Err(gone()) }
@@ -357,7 +384,7 @@ impl Daemon {
 
     /// The process that was to be moved had ended. If its pid was given out again before the move, another process was
     /// moved in its place: that one goes where its parent is, which is where it was born.
-    fn put_stranger_back(&self, pid: i32, moved_to: &str) {
+    pub(crate) fn put_stranger_back(&self, pid: i32, moved_to: &str) {
         let roots = &self.options.roots;
         let Ok(cgroups) = self.domains.cgroups() else { return };
         let is_here = cgroups.path_of(pid).is_ok_and(|path| name::domain_of(&path) == moved_to);
@@ -454,18 +481,18 @@ impl Daemon {
     }
 }
 
-fn asker(caller: &Caller) -> Asker {
+pub(crate) fn asker(caller: &Caller) -> Asker {
     Asker { pid: caller.pid, uid: caller.uid }
 }
 
 /// A request about the resources that a change is about; one about none of them is about the CPU.
-fn request_about(action: Action, change: &Change, target: Target, about: String) -> Request {
+pub(crate) fn request_about(action: Action, change: &Change, target: Target, about: String) -> Request {
     Request { action, resources: change.resources(), target, about, amount: None }
 }
 
 /// The same request about a place among siblings, too, which is one for the CPU: whoever comes there takes a share from
 /// the others.
-fn with_place(mut request: Request) -> Request {
+pub(crate) fn with_place(mut request: Request) -> Request {
     if !request.resources.contains(&Resource::Cpu) {
         request.resources.insert(0, Resource::Cpu);
     }
@@ -482,7 +509,7 @@ fn class(class: api::IoClass) -> disk::Class {
 }
 
 /// What is to be changed, checked as far as that is possible without knowing the domain.
-fn change(asked: &api::DomainSettings) -> Result<Change, ApiError> {
+pub(crate) fn change(asked: &api::DomainSettings) -> Result<Change, ApiError> {
     let setting = |name: &String| {
         let known: Vec<&str> = Setting::ALL.iter().map(|setting| setting.name()).collect();
         Setting::by_name(name).ok_or_else(|| {

@@ -8,6 +8,7 @@
 mod audit;
 mod explain;
 mod pressure;
+pub(crate) mod set;
 
 use libsteward::api::{self, ApiError};
 use steward_core::authority::Request;

@@ -170,7 +170,7 @@ impl Queue {
 enum Left {
     /// It is answered.
     Nothing,
-    /// Somebody is asked for permission.
+    /// Somebody is asked for permission, or for something else.
     Waits(Request),
     /// More of its answer is to be made.
     Again(Request),
@@ -187,6 +187,9 @@ fn answer(request: Request, handle: &mut dyn FnMut(&Caller, Put) -> Answer) -> L
         Answer::Error(error) => Err(error),
         Answer::Stream(..) | Answer::Watch(_) => Err(ApiError::ExpectedMore),
         Answer::Wait => return Left::Waits(Request { caller, put: call.into(), answer }),
+        Answer::Later(made) => {
+            return Left::Waits(Request { caller, put: Put { call, made: Some(made) }, answer });
+        }
         Answer::Again(made) => {
             return Left::Again(Request { caller, put: Put { call, made: Some(made) }, answer });
         }

@@ -13,6 +13,7 @@ use steward_core::authority::{Request, Target};
 use crate::daemon::Daemon;
 use crate::domains::requests::listing::Listing;
 use crate::domains::requests::removing::Removing;
+use crate::memory::requests::set::Setting;
 use crate::server::access::{Access, Handler};
 use crate::server::history::Telling;
 use crate::server::peer::Caller;
@@ -42,7 +43,7 @@ impl Daemon {
             }
         };
         // What polkit said was about this call and no other, for as long as it is answered.
-        if !matches!(answer, Answer::Again(_)) {
+        if !matches!(answer, Answer::Again(_) | Answer::Later(_)) {
             self.polkit.forget(caller.id);
         }
         answer
@@ -57,6 +58,10 @@ impl Daemon {
         if made.is_of::<Box<Removing>>() {
             let removing = made.into_work().expect("it is a removal");
             return self.go_on_removing(caller, removing);
+        }
+        if made.is_of::<Box<Setting>>() {
+            let setting = made.into_work().expect("it is about the memory of a program");
+            return self.go_on_setting(caller, setting);
         }
         if made.is_of::<Telling>() {
             let telling = made.into_work().expect("it is the decisions");
@@ -146,6 +151,7 @@ handlers![
     api::SetDomain,
     api::RemoveDomain,
     api::MoveProcess,
+    api::SetMemory,
     api::WatchDomains,
     api::Complain,
     api::ListForecasts,

@@ -78,6 +78,12 @@ fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_w
             has("scopes-ended", &["first-max: none"]);
             has("scopes-ended", &of_second);
         }),
+        ("a-program-that-runs-gets-a-scope-with-what-it-has-started-when-somebody-says-so", &|| {
+            let moved = "Process PID and 1 that descend from it were moved from hand.slice/hand.service to \
+                         hand.slice/steward-program-PID.scope";
+            has("by-hand", &[moved, "exit code 0", "hand-min: 4194304", "hand-runs: 2, active"]);
+            has("by-hand", &["Process PID stays in", "hand-changed: 6291456", "hand-slice: 6291456"]);
+        }),
         ("nothing-is-left-in-scopes-and-slices-by-a-daemon-that-stops", &|| {
             has("stopped", &["second-max: max", "second-min: 0", "second-runs: second"]);
             has("stopped", &["system-min: 0", "user-min: 0", "slice-min: 0"]);

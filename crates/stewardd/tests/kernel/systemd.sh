@@ -151,6 +151,25 @@ wait_for '[ ! -e '$first_scope' ]'
 wait_for "has_its_own $second_scope && has_for_those_below $user"
 of_scopes
 systemctl set-property --runtime user.slice IOWeight=50
+# A program of a service's that runs, by hand: with what it has started it goes into a scope in the slice that it is in.
+section by-hand
+printf '[Service]\nSlice=hand.slice\nExecStart=/bin/sh -c "sleep 7000 & exec sleep 8000"\n' >/etc/systemd/system/hand.service
+systemctl daemon-reload
+systemctl start hand
+hand=$(systemctl show --property MainPID --value hand)
+wait_for '[ $(wc -l </sys/fs/cgroup/hand.slice/hand.service/cgroup.procs) -eq 2 ]'
+try steward set $hand --memory-min 4M --memory-max 32M | sed "s/$hand/PID/g"
+hand_scope=/sys/fs/cgroup/hand.slice/steward-program-$hand.scope
+wait_for "grep -qx 4194304 $hand_scope/memory.min && grep -qx 33554432 $hand_scope/memory.max"
+say hand-min $hand_scope/memory.min
+echo "hand-runs: $(wc -l <$hand_scope/cgroup.procs), $(systemctl is-active hand)"
+try steward set $hand --memory-min 6M | sed "s/$hand/PID/g"
+wait_for "grep -qx 6291456 $hand_scope/memory.min"
+say hand-changed $hand_scope/memory.min
+say hand-slice /sys/fs/cgroup/hand.slice/memory.min
+systemctl stop hand
+kill $(cat $hand_scope/cgroup.procs)
+wait_for '[ ! -e '$hand_scope' ]'
 section stopped
 try systemctl stop stewardd
 all

@@ -9,13 +9,12 @@ use std::ops::RangeInclusive;
 use libsteward::api::{self, ApiError};
 use steward_core::authority::{Action, Request, Target};
 use steward_core::domain::{Change, Settings};
-use steward_kernel::cgroup::processes::Processes;
 use steward_kernel::cgroup::tree::Cgroup;
 use steward_kernel::process;
 
+use super::walk::{Step, Walk};
 use super::{asker, request_about};
 use crate::daemon::Daemon;
-use crate::domains::kernel_failed;
 use crate::server::Answer;
 use crate::server::access::reply;
 use crate::server::peer::Caller;
@@ -26,8 +25,6 @@ use crate::turn::clock::now_ns;
 const PIECE_LOOKS: RangeInclusive<usize> = 4..=32;
 /// How long that goes on, in nanoseconds, where it is more than the least.
 const PIECE_NS: u64 = 2_000_000;
-/// What a list that is being read takes of memory, in bytes: an open file with what the kernel keeps beside it.
-const LIST_BYTES: usize = 8 * 1024;
 /// How many domains are removed in one piece.
 const PIECE_DOMAINS: usize = 8;
 
@@ -41,27 +38,16 @@ pub(crate) struct Removing {
 
 enum Stage {
     /// It is looked whose the processes are that are to be ended.
-    Looking(Looking),
+    Looking(Walk),
     /// Domains are removed; those that were tried.
     Removing { tried: BTreeSet<String> },
-}
-
-/// What is to be looked at: these processes, those that these lists have left, and those of these cgroups and below.
-#[derive(Default)]
-struct Looking {
-    processes: Vec<i32>,
-    lists: Vec<Processes>,
-    cgroups: Vec<String>,
 }
 
 impl From<Box<Removing>> for Unfinished {
     fn from(removing: Box<Removing>) -> Self {
         let held = |path: &String| size_of::<String>() + path.capacity();
         let held_bytes = match &removing.stage {
-            Stage::Looking(Looking { processes, lists, cgroups }) => {
-                let bytes: usize = cgroups.iter().map(held).sum();
-                bytes + processes.capacity() * size_of::<i32>() + lists.len() * LIST_BYTES
-            }
+            Stage::Looking(walk) => walk.held_bytes(),
             Stage::Removing { tried } => tried.iter().map(held).sum(),
         };
         // Whoever has begun is finished before others begin, so that few lists are open.
@@ -80,7 +66,7 @@ impl Daemon {
         let is_made = self.domains.held(&cgroup.path).is_some_and(|held| held.made);
         let kill = request.kill == Some(true) && is_made;
         let stage = match kill && caller.uid != 0 {
-            true => Stage::Looking(Looking { cgroups: vec![cgroup.path.clone()], ..Looking::default() }),
+            true => Stage::Looking(Walk::below(&cgroup.path)),
             false => Stage::Removing { tried: BTreeSet::new() },
         };
         let done = api::DomainRemoved { removed: 0, moved: 0 };
@@ -129,40 +115,23 @@ impl Daemon {
 
     /// Looks whose some more of the processes are. Returns whether all are known to be the caller's to end.
     fn look_whose(&mut self, caller: &Caller, removing: &mut Removing) -> Result<bool, ApiError> {
-        let Stage::Looking(Looking { processes, lists, cgroups }) = &mut removing.stage else {
-            return Ok(true);
-        };
+        let Stage::Looking(walk) = &mut removing.stage else { return Ok(true) };
         let until_ns = now_ns() + PIECE_NS;
         for looked_at in 0..*PIECE_LOOKS.end() {
             if looked_at >= *PIECE_LOOKS.start() && now_ns() >= until_ns {
                 break;
             }
-            if let Some(pid) = processes.pop() {
-                let user = process::user(pid, &self.options.roots);
-                let is_own = user.map_or_else(|error| error.is_absent(), |user| user == Some(caller.uid));
-                if !is_own {
-                    let about = format!("process {pid} in it, which belongs to somebody else");
-                    self.permit(caller, &Request::of_all(Action::Administer, Target::Others, about))?;
-                    // Who may do that may end all.
-                    return Ok(true);
-                }
-            } else if let Some(list) = lists.last_mut() {
-                match list.some() {
-                    Ok(Some(some)) => processes.extend(some),
-                    Ok(None) => drop(lists.pop()),
-                    // Its cgroup has gone meanwhile.
-                    Err(error) if error.is_absent() => drop(lists.pop()),
-                    Err(error) => return Err(kernel_failed(&error)),
-                }
-            } else if let Some(path) = cgroups.pop() {
-                // One that has gone meanwhile has neither.
-                lists.extend(self.domains.list_processes(&path)?);
-                match self.domains.cgroups()?.children(&path) {
-                    Ok(below) => cgroups.extend(below.into_iter().map(|cgroup| cgroup.path)),
-                    Err(error) if error.is_absent() => {}
-                    Err(error) => return Err(kernel_failed(&error)),
-                }
-            } else {
+            let pid = match walk.step(&self.domains)? {
+                Step::Process(pid) => pid,
+                Step::On => continue,
+                Step::End => return Ok(true),
+            };
+            let user = process::user(pid, &self.options.roots);
+            let is_own = user.map_or_else(|error| error.is_absent(), |user| user == Some(caller.uid));
+            if !is_own {
+                let about = format!("process {pid} in it, which belongs to somebody else");
+                self.permit(caller, &Request::of_all(Action::Administer, Target::Others, about))?;
+                // Who may do that may end all.
                 return Ok(true);
             }
         }
