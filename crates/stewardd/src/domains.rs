@@ -37,7 +37,7 @@ use steward_core::domain::declared::Declared;
 use steward_core::domain::name::{self, Names};
 use steward_core::domain::{Change, Machine, Node, OWN_LEAF, Settings, Tree};
 use steward_core::memory::audit;
-use steward_core::memory::limits::limits;
+use steward_core::memory::limits::{Lessened, limits};
 use steward_core::resource::Resource;
 use steward_kernel::KernelError;
 use steward_kernel::cgroup::tree::Cgroup;
@@ -156,6 +156,10 @@ pub struct Domains {
     problems: BTreeMap<String, String>,
     /// What they have of the memory.
     memory: Limits,
+    /// The maxima of others' cgroups above scopes that are promised memory, as they were read last, by path.
+    maxima: BTreeMap<String, u64>,
+    /// Which of those are told less than they are promised, by path.
+    lessened: BTreeMap<String, Lessened>,
     /// What the memory loop does for them, and takes from them.
     cared: Cared,
     /// Whether those that are protected are in use, by path.
@@ -200,6 +204,8 @@ impl Domains {
             applied: BTreeMap::new(),
             problems: BTreeMap::new(),
             memory: Limits::default(),
+            maxima: BTreeMap::new(),
+            lessened: BTreeMap::new(),
             cared: Cared::default(),
             activity: BTreeMap::new(),
             disk_problem: None,
@@ -271,8 +277,8 @@ impl Domains {
     pub(crate) fn memory_problem(&self, path: &str, settings: &Settings) -> Option<String> {
         let own = format!("{path}/{OWN_LEAF}");
         let problem = self.memory.problem(path).or_else(|| self.memory.problem(&own));
-        if let Some(problem) = problem {
-            return Some(problem.to_owned());
+        if let Some(problem) = problem.map(str::to_owned).or_else(|| self.told_less(path)) {
+            return Some(problem);
         }
         match settings.memory.protect_ns.map(|_| self.cared.kept(path)) {
             Some(Some(0)) => {
@@ -479,16 +485,18 @@ impl Domains {
 
     /// What is to be done for it is done by the worker: [`Domains::take_jobs`].
     fn apply_memory(&mut self) {
+        self.maxima = self.maxima_above_scopes();
         let Ok(cgroups) = &self.cgroups else { return };
         let is_made = |path: &str| self.held.get(path).is_some_and(|held| held.made || held.scope);
         let has_leaf = |path: &str| self.held.get(path).is_some_and(|held| held.leaf);
         let tree = self.tree_of(self.held.keys().map(String::as_str));
-        let wanted = limits(&tree, &is_made, &has_leaf, &self.cared.minimum_bytes);
+        let wanted = limits(&tree, &is_made, &has_leaf, &self.cared.minimum_bytes, &self.maxima);
         let id_of = |path: &str| match self.held.get(path) {
             Some(held) => Some(held.cgroup_id),
             None => cgroups.find(path).ok().map(|cgroup| cgroup.id),
         };
         self.memory.want(cgroups.as_ref(), &wanted, &id_of);
+        self.lessened = wanted.lessened;
     }
 
     /// What they were given of the memory, for the memory loop, in the order of their paths; nothing where there are no
@@ -664,7 +672,10 @@ impl Domains {
     pub fn problem_sentences(&self) -> Vec<String> {
         let sentence =
             |(path, why): (&String, &String)| format!("domain {}: {why}", self.names.name_of(path));
-        self.problems.iter().chain(self.memory.failures()).map(sentence).collect()
+        let less = self.lessened.keys().filter_map(|path| Some((path.clone(), self.told_less(path)?)));
+        let less: Vec<(String, String)> = less.collect();
+        let less = less.iter().map(|(path, why)| (path, why));
+        self.problems.iter().chain(self.memory.failures()).chain(less).map(sentence).collect()
     }
 
     /// Why what a domain was given is not in force.
@@ -672,7 +683,8 @@ impl Domains {
         let own = format!("{path}/{OWN_LEAF}");
         let memory = self.memory.problem(path).or_else(|| self.memory.problem(&own));
         let own = self.problems.get(path).map(String::as_str);
-        own.or(memory).or_else(|| self.disk_trouble(path)).map(str::to_owned)
+        let problem = own.or(memory).or_else(|| self.disk_trouble(path)).map(str::to_owned);
+        problem.or_else(|| self.told_less(path))
     }
 
     /// Counts a complaint of a process for its domain.

@@ -410,3 +410,60 @@ fn where_systemd_refuses_or_whoever_asked_has_gone_the_program_stays_where_it_is
     assert!(said.contains("Access denied"), "{said}");
     assert_eq!(place(&machine, pid), session);
 }
+
+#[test]
+fn a_minimum_is_held_against_the_maxima_above_it_also_when_these_are_lowered_later() {
+    let machine = Machine::new();
+    let (one, other) = (Sleeper::start(&machine.program("one")), Sleeper::start(&machine.program("other")));
+    let scope = |sleeper: &Sleeper| format!("{SLICE}/steward-program-{}.scope", sleeper.pid());
+    machine.cgroups.tree().add(SLICE, 0);
+    for sleeper in [&one, &other] {
+        // From before a restart.
+        machine.cgroups.tree().add(&scope(sleeper), 0);
+        put(&machine, sleeper.pid(), &scope(sleeper));
+    }
+    let limit = |path: &str, mib: Option<u64>| {
+        let maxima = &mut machine.cgroups.tree().maxima;
+        match mib {
+            Some(mib) => _ = maxima.insert(path.into(), mib * MIB),
+            None => _ = maxima.remove(path),
+        }
+    };
+    limit("user.slice", Some(64));
+    limit(SLICE, Some(32));
+    let daemon = machine.start();
+    let said = ask(&daemon, &memory(one.pid(), Some(33 * MIB), None)).expect_err("its slice has less");
+    let why = format!(
+        "{} cannot have 33M of the memory: {SLICE}, which it is in, may use at most 32M with all below it (memory.max); ask for less, or raise \
+         that (systemctl set-property user-1001.slice MemoryMax=...)",
+        scope(&one)
+    );
+    assert!(said.contains(&why), "{said}");
+    assert_eq!(machine.cgroups.tree().memory(&scope(&one)), Told::default());
+    ask(&daemon, &memory(one.pid(), Some(24 * MIB), None)).expect("it fits");
+    let said = ask(&daemon, &memory(other.pid(), Some(9 * MIB), None)).expect_err("8M are left");
+    assert!(said.contains("(memory.max), of which others there are promised 24M; ask"), "{said}");
+    ask(&daemon, &memory(other.pid(), Some(8 * MIB), None)).expect("it fits");
+    until(&machine, &daemon, &scope(&one), (Some(24 * MIB), None));
+    until(&machine, &daemon, SLICE, (Some(32 * MIB), None));
+
+    let problem = || {
+        let shown = api::ShowDomain { domain: Some(scope(&one)), pid: None };
+        daemon.client().call(&shown).expect("it is there").domain.problem.unwrap_or_default()
+    };
+    assert_eq!(problem(), "");
+    limit("user.slice", Some(16));
+    until(&machine, &daemon, &scope(&one), (Some(12 * MIB), None));
+    until(&machine, &daemon, &scope(&other), (Some(4 * MIB), None));
+    until(&machine, &daemon, "user.slice", (Some(16 * MIB), None));
+    let why = "user.slice may use at most 16M with all below it by now (memory.max), so of the 24M that are promised 12M are kept";
+    assert_eq!(problem(), why);
+    assert!(daemon.status().problems.iter().any(|problem| problem.message.contains(why)));
+    // Less can be asked at any time, and more only where there is.
+    ask(&daemon, &memory(one.pid(), Some(20 * MIB), None)).expect("it is less");
+    let said = ask(&daemon, &memory(one.pid(), Some(21 * MIB), None)).expect_err("there is not so much");
+    assert!(said.contains("user.slice, which it is in, may use at most 16M"), "{said}");
+    limit("user.slice", None);
+    until(&machine, &daemon, &scope(&one), (Some(20 * MIB), None));
+    assert_eq!(problem(), "");
+}

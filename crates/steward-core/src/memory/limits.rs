@@ -23,6 +23,18 @@ pub struct Told {
     pub is_passed_on: bool,
 }
 
+/// Why a cgroup is told less than it is promised: somebody has given one above it a maximum that is smaller than what
+/// is promised below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lessened {
+    /// The path of the one above.
+    pub above: String,
+    /// Its maximum, in bytes.
+    pub max_bytes: u64,
+    /// What the kernel is told instead, in bytes.
+    pub min_bytes: u64,
+}
+
 /// What the kernel is to be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -30,6 +42,8 @@ pub struct Limits {
     pub cgroups: BTreeMap<String, Told>,
     /// The cgroups that hand memory out to their children, so that these can have any; the ones above come first.
     pub hand_out: BTreeSet<String>,
+    /// Those that are told less than they are promised, by path.
+    pub lessened: BTreeMap<String, Lessened>,
     /// Those that are to be protected, by path: where nobody counts their memory, nothing could be kept of it.
     pub protected: BTreeSet<String>,
 }
@@ -39,12 +53,13 @@ pub struct Limits {
 /// their own processes in a leaf ([`OWN_LEAF`]).
 ///
 /// `kept` is what the memory loop keeps of protected cgroups, by path, in bytes: it goes beyond what they are promised,
-/// and those above them are protected with it.
+/// and those above them are protected with it. `maxima` are those of others' cgroups, by path, in bytes.
 pub fn limits(
     tree: &Tree,
     is_made: &dyn Fn(&str) -> bool,
     has_leaf: &dyn Fn(&str) -> bool,
     kept: &BTreeMap<String, u64>,
+    maxima: &BTreeMap<String, u64>,
 ) -> Limits {
     let mut limits = Limits::default();
     let settings = |path: &str| tree.get(path).map(|node| node.settings.memory).unwrap_or_default();
@@ -73,6 +88,7 @@ pub fn limits(
             limits.cgroups.insert(format!("{payer}/{OWN_LEAF}"), own);
         }
     }
+    lessen(&mut limits, maxima);
     for (path, bytes) in kept.iter().filter(|(path, bytes)| **bytes > 0 && is_made(domain_of(path))) {
         let bytes = within_maxima(&limits, kept, path, *bytes);
         raise(&mut limits, path, bytes);
@@ -95,6 +111,28 @@ fn within_maxima(limits: &Limits, kept: &BTreeMap<String, u64>, path: &str, byte
         let part = u128::from(bytes) * u128::from(most_bytes) / all.max(1);
         if all > u128::from(most_bytes) { u64::try_from(part).unwrap_or(bytes) } else { bytes }
     })
+}
+
+/// Has no more be told below others' cgroups than their maxima, in proportion: where all that is there were kept, the
+/// kernel would have nothing to take at that maximum, and end somebody.
+fn lessen(limits: &mut Limits, maxima: &BTreeMap<String, u64>) {
+    for (above, max_bytes) in maxima {
+        let is_below =
+            |path: &str| path.strip_prefix(above.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        let told = limits.cgroups.iter_mut().filter(|(path, _)| is_below(path));
+        let mut minima: Vec<(&String, &mut u64)> =
+            told.filter_map(|(path, told)| Some((path, told.min_bytes.as_mut()?))).collect();
+        let all = minima.iter().map(|(_, bytes)| u128::from(**bytes)).sum::<u128>();
+        if all <= u128::from(*max_bytes) {
+            continue;
+        }
+        for (path, bytes) in &mut minima {
+            let part = u128::from(**bytes) * u128::from(*max_bytes) / all;
+            **bytes = u64::try_from(part).unwrap_or(*max_bytes);
+            let lessened = Lessened { above: above.clone(), max_bytes: *max_bytes, min_bytes: **bytes };
+            limits.lessened.insert((*path).clone(), lessened);
+        }
+    }
 }
 
 /// Whose memory is handed out for a cgroup: those above it.
@@ -163,7 +201,8 @@ mod tests {
         ]);
         let kept = [("steward.a/x", 70), ("steward.a/.own", 10), ("steward.b", 5), ("other", 9)];
         let kept = kept.map(|(path, bytes)| (path.to_owned(), bytes)).into();
-        let told = limits(&tree, &|path| path.starts_with("steward."), &|path| path == "steward.a", &kept);
+        let told =
+            limits(&tree, &|path| path.starts_with("steward."), &|path| path == "steward.a", &kept, &none());
         let min = |path: &str| told.cgroups.get(path).and_then(|told| told.min_bytes);
         // The leaf has 30 of the promise, which is more than is kept of it.
         assert_eq!(["steward.a", "steward.a/x", "steward.a/.own"].map(min), [Some(100), Some(70), Some(30)]);
@@ -177,7 +216,7 @@ mod tests {
         let kept: BTreeMap<String, u64> = kept.map(|(path, bytes)| (path.to_owned(), bytes)).into();
         let mins = |max_bytes| {
             let domains = [("steward.a", None, Some(max_bytes)), ("steward.a/x", None, None)];
-            let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a", &kept);
+            let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a", &kept, &none());
             ["steward.a", "steward.a/x", "steward.a/.own", "steward.ab"]
                 .map(|path| told.cgroups.get(path).and_then(|told| told.min_bytes).unwrap_or(0))
         };
@@ -193,7 +232,7 @@ mod tests {
             ("steward.a/x", None, Some(50)),
             ("steward.b", None, None),
         ]);
-        let told = limits(&tree, &|path| path.starts_with("steward."), &|_| false, &none());
+        let told = limits(&tree, &|path| path.starts_with("steward."), &|_| false, &none(), &none());
         assert_eq!(told.cgroups.keys().collect::<Vec<_>>(), ["steward.a/x"]);
         assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "steward.a"]);
     }
@@ -205,7 +244,7 @@ mod tests {
         let domains =
             [(&*scopes[0], Some(10), None), (&*scopes[1], Some(20), None), (&*scopes[2], None, Some(5))];
         let kept = BTreeMap::from([(scopes[2].clone(), 7)]);
-        let told = limits(&tree(&domains), &|path| path.ends_with(".scope"), &|_| false, &kept);
+        let told = limits(&tree(&domains), &|path| path.ends_with(".scope"), &|_| false, &kept, &none());
         let passed_on = |bytes| Some(Told { min_bytes: Some(bytes), max_bytes: None, is_passed_on: true });
         let of = |path: &str| told.cgroups.get(path).copied();
         assert_eq!(["user.slice", slice, other].map(of), [passed_on(37), passed_on(30), passed_on(7)]);
@@ -213,8 +252,35 @@ mod tests {
         assert_eq!(of(&scopes[2]), Some(own));
         assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "user.slice", slice, other]);
         // Who limits only needs nothing of those above.
-        let limited = limits(&tree(&domains[2..]), &|path| path.ends_with(".scope"), &|_| false, &none());
+        let limited =
+            limits(&tree(&domains[2..]), &|path| path.ends_with(".scope"), &|_| false, &none(), &none());
         assert_eq!(limited.cgroups.keys().collect::<Vec<_>>(), [&scopes[2]]);
+    }
+
+    #[test]
+    fn no_more_is_told_below_anothers_cgroup_than_its_maximum_in_proportion() {
+        let slice = "user.slice/user-1.slice";
+        let scopes = ["a", "b"].map(|name| format!("{slice}/{name}.scope"));
+        let domains = [(&*scopes[0], Some(30), Some(90)), (&*scopes[1], Some(10), None)];
+        let told = |maxima: &[(&str, u64)]| {
+            let maxima = maxima.iter().map(|(path, bytes)| ((*path).to_owned(), *bytes)).collect();
+            limits(&tree(&domains), &|path| path.ends_with(".scope"), &|_| false, &none(), &maxima)
+        };
+        let minima = |told: &Limits| {
+            [&*scopes[0], &scopes[1], slice]
+                .map(|path| told.cgroups.get(path).and_then(|told| told.min_bytes))
+        };
+        for enough in [&[][..], &[(slice, 40)], &[("user.slice/user-11.slice", 1)]] {
+            let told = told(enough);
+            assert_eq!(minima(&told), [Some(30), Some(10), Some(40)], "{enough:?}");
+            assert_eq!(told.lessened, BTreeMap::new());
+        }
+        let less = told(&[("user.slice", 100), (slice, 20)]);
+        assert_eq!(minima(&less), [Some(15), Some(5), Some(20)]);
+        let lessened = |min_bytes| Lessened { above: slice.to_owned(), max_bytes: 20, min_bytes };
+        assert_eq!(less.lessened.into_values().collect::<Vec<_>>(), [lessened(15), lessened(5)]);
+        assert_eq!(minima(&told(&[("user.slice", 4), (slice, 20)])), [Some(3), Some(1), Some(4)]);
+        assert_eq!(minima(&told(&[(slice, 0)])), [Some(0), Some(0), None], "nothing is left to keep");
     }
 
     #[test]
@@ -223,7 +289,7 @@ mod tests {
         let mut protected = Node::default();
         protected.settings.memory.protect_ns = Some(1_000_000_000);
         tree.insert("steward.a", protected);
-        let told = limits(&tree, &|_| true, &|_| false, &none());
+        let told = limits(&tree, &|_| true, &|_| false, &none(), &none());
         assert_eq!(told.cgroups.keys().collect::<Vec<_>>(), ["steward.b"]);
     }
 
@@ -235,7 +301,7 @@ mod tests {
             protected.settings.memory.protect_ns = Some(1_000_000_000);
             tree.insert(path, protected);
         }
-        let told = limits(&tree, &|path| path.starts_with("steward."), &|_| false, &none());
+        let told = limits(&tree, &|path| path.starts_with("steward."), &|_| false, &none(), &none());
         assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "steward.a"]);
         assert_eq!(told.protected.iter().collect::<Vec<_>>(), ["steward.a/x"]);
     }
@@ -243,10 +309,10 @@ mod tests {
     #[test]
     fn a_domains_own_processes_keep_what_its_children_are_not_promised() {
         let domains = [("steward.a", Some(600), None), ("steward.a/x", Some(500), None)];
-        let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a", &none());
+        let told = limits(&tree(&domains), &|_| true, &|path| path == "steward.a", &none(), &none());
         let own = Told { min_bytes: Some(100), ..Told::default() };
         assert_eq!(told.cgroups.get("steward.a/.own"), Some(&own));
-        let alone = limits(&tree(&domains[..1]), &|_| true, &|path| path == "steward.a", &none());
+        let alone = limits(&tree(&domains[..1]), &|_| true, &|path| path == "steward.a", &none(), &none());
         assert_eq!(alone.cgroups.len(), 1, "nothing is handed out there: {alone:?}");
     }
 }

@@ -51,7 +51,8 @@ impl Domains {
         })
     }
 
-    /// What a scope is promised of the memory is held against the machine, and all else against its own level.
+    /// What a scope is promised of the memory is held against the machine and the maxima of those above it, and all
+    /// else against its own level.
     fn hold_against_level(&self, path: &str, settings: &Settings) -> Result<(), Refusal> {
         if !self.is_scope(path) {
             return self.level_of(path).admit(path, settings);
@@ -59,6 +60,7 @@ impl Domains {
         let mut others = settings.clone();
         others.memory.min_bytes = None;
         self.level_of(path).admit(path, &others)?;
+        self.hold_against_maxima(path, settings)?;
         let accounted = self.accounted(path);
         let promised = Settings { memory: settings.memory, ..Settings::default() };
         self.level_of(accounted).admit(accounted, &promised)

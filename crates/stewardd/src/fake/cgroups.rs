@@ -37,6 +37,8 @@ pub struct Tree {
     pub unreadable: BTreeSet<String>,
     /// Processes that were ended with `cgroup.kill`.
     pub killed: Vec<i32>,
+    /// What others let cgroups use at most, by path, in bytes.
+    pub maxima: BTreeMap<String, u64>,
     /// What the kernel says to whoever limits memory, if it does not do it.
     pub refuses_memory: Option<String>,
     /// How often memory is still to be taken before a maximum can be written.
@@ -91,6 +93,7 @@ impl Default for Tree {
             changed: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             killed: Vec::new(),
+            maxima: BTreeMap::new(),
             refuses_memory: None,
             memory_goes_on: 0,
             memory_available: 0,
@@ -343,8 +346,11 @@ impl Cgroups for FakeCgroups {
     }
 
     fn memory_bounds(&self, path: &str) -> Option<(Option<u64>, Option<u64>)> {
-        let memory = self.tree().memory(path);
-        Some((Some(memory.min_bytes.unwrap_or(0)), memory.max_bytes))
+        let tree = self.tree();
+        let memory = tree.memory(path);
+        let of_others = tree.maxima.get(path).copied();
+        let max_bytes = memory.max_bytes.into_iter().chain(of_others).min();
+        Some((Some(memory.min_bytes.unwrap_or(0)), max_bytes))
     }
 
     fn private(&self, pid: i32) -> Option<Private> {

@@ -84,6 +84,16 @@ fn beside_systemd_each_keeps_what_it_has_set_and_steward_can_do_under_its_unit_w
             has("by-hand", &[moved, "exit code 0", "hand-min: 4194304", "hand-runs: 2, active"]);
             has("by-hand", &["Process PID stays in", "hand-changed: 6291456", "hand-slice: 6291456"]);
         }),
+        ("what-it-is-promised-stays-within-the-maximum-of-its-slice", &|| {
+            let told = told.text("by-hand");
+            let refused = "hand.slice, which it is in, may use at most 40M with all below it (memory.max)";
+            let lessened = "hand.slice may use at most 5M with all below it by now (memory.max), so of the 6M that are promised 5M are kept";
+            assert!(told.contains(refused) && told.contains(lessened), "{told}");
+            has(
+                "by-hand",
+                &["exit code 1", "hand-refused: 6291456", "hand-lessened: 5242880", "hand-again: 6291456"],
+            );
+        }),
         ("nothing-is-left-in-scopes-and-slices-by-a-daemon-that-stops", &|| {
             has("stopped", &["second-max: max", "second-min: 0", "second-runs: second"]);
             has("stopped", &["system-min: 0", "user-min: 0", "slice-min: 0"]);

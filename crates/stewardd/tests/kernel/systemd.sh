@@ -167,6 +167,17 @@ try steward set $hand --memory-min 6M | sed "s/$hand/PID/g"
 wait_for "grep -qx 6291456 $hand_scope/memory.min"
 say hand-changed $hand_scope/memory.min
 say hand-slice /sys/fs/cgroup/hand.slice/memory.min
+# What its slice may use at most holds for it, and is lowered and raised meanwhile.
+systemctl set-property --runtime hand.slice MemoryMax=40M
+try steward set $hand --memory-min 48M --memory-max 64M
+say hand-refused $hand_scope/memory.min
+systemctl set-property --runtime hand.slice MemoryMax=5M
+wait_for "grep -qx 5242880 $hand_scope/memory.min"
+say hand-lessened $hand_scope/memory.min
+steward domain show hand.slice/steward-program-$hand.scope | grep 'so of the'
+systemctl set-property --runtime hand.slice MemoryMax=infinity
+wait_for "grep -qx 6291456 $hand_scope/memory.min"
+say hand-again $hand_scope/memory.min
 systemctl stop hand
 kill $(cat $hand_scope/cgroup.procs)
 wait_for '[ ! -e '$hand_scope' ]'
