@@ -33,6 +33,7 @@ pub mod settings;
 pub mod shortage;
 pub mod signs;
 pub mod source;
+pub mod swappable;
 pub mod trials;
 pub mod victims;
 

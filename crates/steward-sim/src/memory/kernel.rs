@@ -35,6 +35,8 @@ pub(super) struct Cgroup {
     pub(super) swapped: u64,
     /// `memory.min`.
     pub(super) min_bytes: u64,
+    /// `memory.swap.max`, in groups.
+    pub(super) swap_max: Option<u64>,
     /// Since when it is protected by Steward, and for which period: for the counts only.
     pub(super) protected: Option<(u64, u64)>,
     pub(super) counts: Counts,
@@ -44,6 +46,11 @@ impl Cgroup {
     /// What it is charged, in bytes.
     pub(super) fn charged_bytes(&self) -> u64 {
         self.staying_bytes() + GROUP_BYTES * self.writing
+    }
+
+    /// How many groups more of it may be swapped out.
+    fn swap_left(&self) -> u64 {
+        self.swap_max.map_or(u64::MAX, |most| most.saturating_sub(self.swapped + self.writing))
     }
 
     /// What is charged to it and not on its way out.
@@ -91,6 +98,7 @@ impl Kernel {
             writing: 0,
             swapped: 0,
             min_bytes: *min_bytes,
+            swap_max: None,
             protected: None,
             counts: Counts::default(),
         };
@@ -117,6 +125,12 @@ impl Kernel {
 
     pub(super) fn swap_free_bytes(&self) -> u64 {
         self.swap_free * GROUP_BYTES
+    }
+
+    /// How much more of a cgroup may be swapped out, in bytes; `None` where it has no limit.
+    pub(super) fn swap_left_bytes(&self, place: usize) -> Option<u64> {
+        let cgroup = &self.cgroups[place];
+        cgroup.swap_max.map(|_| cgroup.swap_left() * GROUP_BYTES)
     }
 
     /// What could be taken of this kind, in bytes.
@@ -286,7 +300,7 @@ impl Kernel {
 
     /// The same, of generations up to this one alone, as the command `-` of `lru_gen` does.
     pub(super) fn evict_from(&mut self, now_ns: u64, place: usize, up_to: u64) -> Option<u64> {
-        let has_room = self.swap_free > 0;
+        let has_room = self.swap_free.min(self.cgroups[place].swap_left()) > 0;
         for kind in [Kind::File, Kind::Anonymous] {
             if kind == Kind::Anonymous && !has_room {
                 continue;
@@ -335,7 +349,8 @@ impl Kernel {
     /// The kind of which the oldest is older; of equals a file, which costs less.
     fn kind_to_take(&self, cgroup: &Cgroup) -> Option<Kind> {
         let file = cgroup.lru.oldest(Kind::File);
-        let anonymous = cgroup.lru.oldest(Kind::Anonymous).filter(|_| self.swap_free > 0);
+        let has_room = self.swap_free.min(cgroup.swap_left()) > 0;
+        let anonymous = cgroup.lru.oldest(Kind::Anonymous).filter(|_| has_room);
         match (file, anonymous) {
             (Some(file), Some(anonymous)) if anonymous < file => Some(Kind::Anonymous),
             (Some(_), _) => Some(Kind::File),

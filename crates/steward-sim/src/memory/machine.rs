@@ -41,6 +41,9 @@ impl Machine {
             None => vec![0; scenario.domains.len()],
         };
         let mut kernel = Kernel::new(&scenario.machine, &minima, random(1));
+        for (cgroup, domain) in kernel.cgroups.iter_mut().zip(&scenario.domains) {
+            cgroup.swap_max = domain.swap_max_bytes.map(|bytes| bytes / GROUP_BYTES);
+        }
         let steward = scenario.steward.as_ref();
         let steward = steward.map(|settings| Steward::new(settings, &scenario.domains, manager, random(2)));
         let groups_of = |bytes: &u64, kernel: &mut Kernel| -> Vec<u32> {

@@ -76,6 +76,8 @@ pub struct DomainSpec {
     pub adapts: bool,
     /// What it is promised, in bytes: the kernel's minimum from the start.
     pub min_bytes: u64,
+    /// How much of its own programs may be in the swap, in bytes; `None` for all (`memory.swap.max`).
+    pub swap_max_bytes: Option<u64>,
     /// Protected, and how.
     pub protected: Option<ProtectedSpec>,
 }
@@ -89,6 +91,7 @@ impl Default for DomainSpec {
             weight: 100,
             adapts: false,
             min_bytes: 0,
+            swap_max_bytes: None,
             protected: None,
         }
     }

@@ -10,8 +10,9 @@ use steward_core::memory::manager::{Decision, Settings};
 use steward_core::memory::pace::{Pace, time_to_write_ns};
 use steward_core::memory::principal::Principal;
 use steward_core::memory::protection::{Kept, least_bytes};
-use steward_core::memory::seen::{Machine, Protected, Seen};
+use steward_core::memory::seen::{Limited, Machine, Protected, Seen};
 use steward_core::memory::source::Source;
+use steward_core::memory::swappable::{Own, swappable};
 use steward_core::memory::trials::{Signs, Trials};
 use steward_core::memory::victims::Victim;
 
@@ -204,7 +205,12 @@ impl Steward {
                 is_revocable: spec.is_revocable,
             });
             let is_spared = now_ns < self.spared_until_ns[place];
-            Seen { id: place as u64, principal, protected, is_spared, limited: None }
+            let limited = kernel.swap_left_bytes(place).map(|swap_left_bytes| Limited {
+                file_bytes: cgroup.lru.count(Kind::File) * GROUP_BYTES,
+                anonymous_bytes: cgroup.lru.count(Kind::Anonymous) * GROUP_BYTES,
+                swap_left_bytes,
+            });
+            Seen { id: place as u64, principal, protected, is_spared, limited }
         };
         domains.iter().enumerate().map(seen).collect()
     }
@@ -282,12 +288,16 @@ impl Steward {
             let of = |kept: &&Kept| kept.id == place as u64;
             self.decision.kept.iter().find(of).map_or(0, |kept| kept.bytes)
         };
-        // Where not all have room in the swap, each has its part of it.
-        let anonymous_bytes = kernel.resident_bytes(Kind::Anonymous).max(1);
-        let swap_part = (kernel.swap_free_bytes() as f64 / anonymous_bytes as f64).min(1.0);
+        let own = |place: usize| Own {
+            parent: None,
+            anonymous_bytes: kernel.cgroups[place].lru.count(Kind::Anonymous) * GROUP_BYTES,
+            swap_left_bytes: kernel.swap_left_bytes(place),
+        };
+        let own: Vec<Own> = (0..seen.len()).map(own).collect();
+        let anonymous_bytes = kernel.resident_bytes(Kind::Anonymous);
+        let swappable_bytes = swappable(&own, anonymous_bytes, kernel.swap_free_bytes());
         let principal = |(place, seen): (usize, &Seen)| {
-            let anonymous_bytes = kernel.cgroups[place].lru.count(Kind::Anonymous) * GROUP_BYTES;
-            let stays_bytes = (anonymous_bytes as f64 * (1.0 - swap_part)).ceil() as u64;
+            let stays_bytes = own[place].anonymous_bytes - swappable_bytes[place];
             Principal { kept_bytes: kept(place).max(stays_bytes), ..seen.principal }
         };
         let principals: Vec<Principal> = seen.iter().enumerate().map(principal).collect();

@@ -174,16 +174,25 @@ pub fn fixed_demand(swap: impl Strategy<Value = u64>) -> impl Strategy<Value = S
 /// After so many seconds those in [`holders`] have what they will have.
 pub const HOLDERS_SECONDS: u64 = 40;
 
-/// Such as take memory and keep it, some of them promised a part or protected; and one that then uses all that is
+/// Such as take memory and keep it, some of them promised a part, protected or with a limit of what may be swapped out
+/// of them; and one that then uses all that is
 /// available to it.
 pub fn holders() -> impl Strategy<Value = Scenario> {
-    let holder =
-        (10..150_u64, 1..100_u32, 0..8_u8, 0..60_u64).prop_map(|(mib, weight, priority, min_mib)| Part {
-            domain: DomainSpec { weight, priority, min_bytes: min_mib * MIB / 2, ..DomainSpec::default() },
+    let swap_max = prop::option::of(prop_oneof![Just(0), 0..100_u64]);
+    let holder = (10..150_u64, 1..100_u32, 0..8_u8, 0..60_u64, swap_max).prop_map(
+        |(mib, weight, priority, min_mib, swap_max_mib)| Part {
+            domain: DomainSpec {
+                weight,
+                priority,
+                min_bytes: min_mib * MIB / 2,
+                swap_max_bytes: swap_max_mib.map(|mib| mib * MIB),
+                ..DomainSpec::default()
+            },
             start_ns: 0,
             end_ns: None,
             behaviour: Behaviour::Grower { bytes_per_second: 200 * MIB, bytes: mib * MIB },
-        });
+        },
+    );
     let parts = (prop::collection::vec(holder, 1..5), prop::option::of(interactive()), 1..100_u32, 0..8_u8);
     (any::<u16>(), any_machine(swaps()), files(), parts).prop_map(
         |(seed, machine, files, (mut parts, protected, weight, priority))| {

@@ -9,6 +9,7 @@ use steward_core::memory::availability::{Available, Room, available};
 use steward_core::memory::pace::time_to_write_ns;
 use steward_core::memory::principal::Principal;
 use steward_core::memory::seen::Machine;
+use steward_core::memory::swappable::{Own, swappable};
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::reading::MemoryUse;
 
@@ -79,7 +80,7 @@ pub(crate) fn is_rest(path: &str) -> bool {
 fn used_by_rest(rest: &str, used: &BTreeMap<String, MemoryUse>) -> Option<MemoryUse> {
     let above = rest.strip_suffix('/')?;
     let beside = used.iter().filter(|(path, _)| name::parent_of(path) == Some(above));
-    let all = MemoryUse { max_bytes: None, ..*used.get(above)? };
+    let all = MemoryUse { max_bytes: None, swap_left_bytes: None, ..*used.get(above)? };
     Some(beside.fold(all, |all, (_, one)| MemoryUse {
         used_bytes: all.used_bytes.saturating_sub(one.used_bytes),
         swapped_bytes: all.swapped_bytes.saturating_sub(one.swapped_bytes),
@@ -89,6 +90,7 @@ fn used_by_rest(rest: &str, used: &BTreeMap<String, MemoryUse>) -> Option<Memory
         fixed_bytes: all.fixed_bytes.saturating_sub(one.fixed_bytes),
         refaulted_bytes: all.refaulted_bytes.saturating_sub(one.refaulted_bytes),
         max_bytes: None,
+        swap_left_bytes: None,
     }))
 }
 
@@ -167,14 +169,21 @@ pub(crate) struct User<'a> {
 /// What each of them uses and may use.
 pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Vec<Amounts> {
     let now_ns = now_ns();
-    let principal = |user: &User<'_>| {
+    let own = |user: &User<'_>| Own {
+        parent: user.parent,
+        anonymous_bytes: user.used.anonymous_bytes,
+        swap_left_bytes: user.used.swap_left_bytes,
+    };
+    let own: Vec<Own> = users.iter().map(own).collect();
+    let swappable_bytes = swappable(&own, machine.anonymous_bytes, machine.swap_free_bytes);
+    let principal = |(user, swappable_bytes): (&User<'_>, u64)| {
         let User { path, parent, node, used, left_bytes } = *user;
         let standing = standing(node, path);
         let principal = Principal {
             parent,
             claimed_bytes: used.used_bytes,
             clean_bytes: used.clean_bytes,
-            kept_bytes: cared.kept(path).unwrap_or(0).max(stays_bytes(used, machine)),
+            kept_bytes: cared.kept(path).unwrap_or(0).max(stays_bytes(used, swappable_bytes)),
             max_bytes: used.max_bytes.unwrap_or(u64::MAX),
             adapts: cared.adapts(path, now_ns),
             min_bytes: standing.min_bytes.max(left_bytes),
@@ -182,7 +191,7 @@ pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Ve
         };
         cared.file_uses.get(path).map_or(principal, |file_use| file_use.claims_of(principal))
     };
-    let principals: Vec<Principal> = users.iter().map(principal).collect();
+    let principals: Vec<Principal> = users.iter().zip(swappable_bytes).map(principal).collect();
     let told = available(
         &principals,
         &room(users, machine, cared.untold_bytes(machine.high_watermark_bytes, now_ns)),
@@ -211,13 +220,10 @@ fn standing(node: &Node, path: &str) -> Principal {
     }
 }
 
-/// What of one's memory nobody could take, whatever is asked: the kernel's own, and what has no room in the swap, of
-/// which everybody's has its part.
-fn stays_bytes(used: &MemoryUse, machine: &Machine) -> u64 {
-    let anonymous = u128::from(machine.anonymous_bytes.max(1));
-    let goes = u128::from(used.anonymous_bytes) * u128::from(machine.swap_free_bytes) / anonymous;
-    let goes_bytes = u64::try_from(goes).unwrap_or(u64::MAX);
-    used.fixed_bytes.saturating_add(used.anonymous_bytes.saturating_sub(goes_bytes))
+/// What of one's memory nobody could take, whatever is asked: the kernel's own, and all of its own but what can go into
+/// the swap.
+fn stays_bytes(used: &MemoryUse, swappable_bytes: u64) -> u64 {
+    used.fixed_bytes.saturating_add(used.anonymous_bytes.saturating_sub(swappable_bytes))
 }
 
 /// What there is beside what is charged to those at the top, of which so much must stay free.
@@ -347,5 +353,27 @@ mod tests {
         assert_eq!(of(used(400, 100, 100), 0), 380, "and 200 that nobody has");
         assert_eq!(of(used(400, 0, 200), 100), 480, "a quarter of its own goes into the swap");
         assert_eq!(of(used(400, 0, 200), 0), 380, "and 300 of files that nobody has");
+    }
+
+    #[test]
+    fn what_may_not_be_swapped_out_by_its_own_limit_or_one_above_it_is_told_to_nobody() {
+        let limited = |used, left_mib: u64| MemoryUse { swap_left_bytes: Some(left_mib * MIB), ..used };
+        let of = |has| of_second(has, &machine(), &Cared::default()).0;
+        assert_eq!(of(used(400, 200, 0)), 390, "half of all");
+        assert_eq!(of(limited(used(400, 200, 0), 400)), 390, "all of it may");
+        assert_eq!(of(limited(used(400, 200, 0), 100)), 390, "with its files that is enough");
+        assert_eq!(of(limited(used(400, 200, 0), 0)), 380, "files alone");
+        assert_eq!(of(limited(used(500, 100, 0), 50)), 430 - 100, "files, and what may go");
+        // The limit is above two that have it together.
+        let used = BTreeMap::from([
+            ("steward.a".to_owned(), limited(used(400, 0, 0), 40)),
+            ("steward.a/x".to_owned(), used(300, 0, 0)),
+            ("steward.a/y".to_owned(), used(100, 0, 0)),
+            ("steward.a/z".to_owned(), used(0, 0, 0)),
+        ]);
+        let tree = Tree::new(Names::default(), tree::Machine::default());
+        let full = Machine { free_bytes: 20 * MIB, file_bytes: 0, ..machine() };
+        let told = divide_of_tree(&tree, &used, &full, &Cared::default(), &|_, _| 0);
+        assert_eq!(told["steward.a/z"].available_bytes / MIB, 40);
     }
 }

@@ -88,6 +88,15 @@ fn a_program_is_told_within_300_ms_what_another_takes_and_again_when_the_daemon_
             assert_eq!(figure(&part, "taken from a: "), 0, "{part}");
             assert!(figure(&part, "c: ") >= 40 && figure(&part, "taken from c: ") >= 10_000, "{part}");
         }),
+        ("what-may-not-be-swapped-out-is-told-to-nobody", &|| {
+            let told = transcript.text("swap-limited").replace(" MiB", "");
+            let [before, limited, after] =
+                ["unlimited: ", "limited: ", "unlimited-again: "].map(|name| figure(&told, name));
+            println!(
+                "beside 200 MiB {before} MiB may be used, and {limited} where they may not be swapped out"
+            );
+            assert!(before - limited >= 150 && after - limited >= 150, "{told}");
+        }),
         ("who-has-more-than-its-part-is-told-by-systemds-pressure-protocol", &|| {
             let part = transcript.text("part");
             println!(

@@ -92,3 +92,18 @@ for domain in a c; do
     echo "taken from $domain: $(sed -n 's/^pgsteal_proactive //p' /sys/fs/cgroup/steward.$domain/memory.stat) pages"
 done
 kill $watcher $taker $other $protected $listeners
+
+section swap-limited
+# What one with nearly all of the weight may use, beside 200 MiB that may be swapped out, and that may not.
+wait_for '[ $(cat /sys/fs/cgroup/steward.a/cgroup.procs /sys/fs/cgroup/steward.c/cgroup.procs | wc -l) -eq 0 ]'
+steward domain set a --weight 10000 >/dev/null
+steward domain create d --weight 1 --keep >/dev/null
+steward run --domain d -- availability-check take 200 >/tmp/limited &
+wait_for 'grep -q took /tmp/limited'
+available() { sleep 1; echo "$1: $(($(tail -n 1 /run/steward/domains/a/memory.available) >> 20)) MiB"; }
+available unlimited
+echo 0 >/sys/fs/cgroup/steward.d/memory.swap.max
+available limited
+echo max >/sys/fs/cgroup/steward.d/memory.swap.max
+available unlimited-again
+kill $!

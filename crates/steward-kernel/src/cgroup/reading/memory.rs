@@ -171,21 +171,26 @@ pub struct MemoryUse {
     pub refaulted_bytes: u64,
     /// The most that it may use (`memory.max`); `None` for no limit.
     pub max_bytes: Option<u64>,
+    /// How much more of it may be swapped out (`memory.swap.max`); `None` for no limit.
+    pub swap_left_bytes: Option<u64>,
 }
 
 pub(super) fn usage(cgroup: &CgroupDirectory) -> Result<Option<MemoryUse>, KernelError> {
     let Some(used_bytes) = number(cgroup, "memory.current")? else { return Ok(None) };
     let stat = stat(cgroup)?.unwrap_or_default();
     let (file_bytes, anonymous_bytes) = (stat.files_bytes(), stat.anonymous_bytes());
+    let swapped_bytes = number(cgroup, "memory.swap.current")?.unwrap_or(0);
+    let swap_max_bytes = swap_max(cgroup)?.and_then(Bound::limit_bytes);
     Ok(Some(MemoryUse {
         used_bytes,
-        swapped_bytes: number(cgroup, "memory.swap.current")?.unwrap_or(0),
+        swapped_bytes,
         file_bytes,
         clean_bytes: stat.clean_bytes(),
         anonymous_bytes,
         fixed_bytes: used_bytes.saturating_sub(file_bytes).saturating_sub(anonymous_bytes),
         refaulted_bytes: stat.refaulted_pages().saturating_mul(rustix::param::page_size() as u64),
         max_bytes: bound(cgroup, "memory.max")?.and_then(Bound::limit_bytes),
+        swap_left_bytes: swap_max_bytes.map(|most_bytes| most_bytes.saturating_sub(swapped_bytes)),
     }))
 }
 
@@ -289,6 +294,7 @@ mod tests {
         let (_keep, roots) = with_files(&[
             ("sys/fs/cgroup/a/memory.current", "512\n"),
             ("sys/fs/cgroup/a/memory.swap.current", "64\n"),
+            ("sys/fs/cgroup/a/memory.swap.max", "100\n"),
             ("sys/fs/cgroup/a/memory.max", "max\n"),
             (
                 "sys/fs/cgroup/a/memory.stat",
@@ -305,6 +311,7 @@ mod tests {
             fixed_bytes: 132,
             refaulted_bytes: 5 * rustix::param::page_size() as u64,
             max_bytes: None,
+            swap_left_bytes: Some(36),
         };
         let use_of = |path| usage(&CgroupDirectory::open(path, &roots).expect("it is there"));
         assert_eq!(use_of("/a").expect("readable"), Some(expected));
