@@ -6,6 +6,7 @@
 //! - `moments`: what of that is so only while somebody who is served first waits for the disk.
 //! - `counting`: what disks do for whom and who waits for them, as the kernel [counts](counts) it; `shown`: as it is
 //!   told.
+//! - `places`: where those are who are served first, and were lately.
 //! - [`spent`]: what the daemon itself spends on all of it.
 //! - `programs`: which tasks are to have which priority; `domains`: what part of a disk's time domains have, and
 //!   `explained`: why.
@@ -19,6 +20,7 @@ pub mod knobs;
 pub mod known;
 pub mod moments;
 pub mod outcome;
+mod places;
 pub(crate) mod programs;
 mod shown;
 pub mod spent;

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::guard::{Disks, Guard, SET_BACK_TO, Taken};
+use super::guard::{Disks, Guard, Places, SET_BACK_TO, Taken, Where};
 use super::priority::Priority;
 use crate::process::TaskId;
 
@@ -32,6 +32,11 @@ pub struct Seen {
     pub by_weight: bool,
     /// By which domain, by path, each of their processes comes first so beside others.
     pub first_domains: BTreeMap<i32, String>,
+    /// Where each process is that is to be served first, as far as that is known. Whoever is in one whose processes
+    /// have taken too much and ended has no place either.
+    pub places: Places,
+    /// The domains that come first so now or did lately, by path.
+    pub weighed_places: BTreeSet<String>,
     /// The cgroups, by path, right below which a domain is in the background: by its weight it has little beside one
     /// that comes first.
     pub with_background: BTreeSet<String>,
@@ -58,6 +63,8 @@ pub struct Decision {
     pub left: BTreeMap<TaskId, Priority>,
     /// Those who have lost their place for a while, each with the name of the disk that they took most of.
     pub set_back: BTreeMap<TaskId, String>,
+    /// The places in which all have, for what those took that have ended.
+    pub set_back_places: BTreeMap<String, String>,
 }
 
 /// What is to be remembered from one look to the next.
@@ -114,6 +121,12 @@ impl Seen {
         self.first().into_values().collect()
     }
 
+    /// The processes of all that are to have a priority, whichever.
+    pub fn all_processes(&self) -> BTreeSet<i32> {
+        let tasks = self.programs.keys().chain(self.domains.keys()).chain(self.background.keys());
+        tasks.map(|task| self.process_of(*task)).collect()
+    }
+
     fn process_of(&self, task: TaskId) -> i32 {
         self.processes.get(&task).copied().unwrap_or(task.tid)
     }
@@ -161,13 +174,20 @@ impl Plan {
             self.guarded_at_ns = Some(now_ns);
             let (weighed, classed): (BTreeMap<i32, Taken>, _) =
                 taken.iter().partition(|(pid, _)| by_weight.contains(pid));
-            let (domains, with_background) = (&seen.first_domains, &seen.with_background);
-            self.by_weight.look_at_domains(now_ns, disks, &weighed, domains, with_background);
-            self.by_class.look(now_ns, disks, &classed);
+            let (weighed_disks, classed_disks) = ended_apart(disks, &seen.weighed_places);
+            let at = Where {
+                places: &seen.places,
+                domains: &seen.first_domains,
+                with_background: &seen.with_background,
+            };
+            self.by_weight.look(now_ns, &weighed_disks, &weighed, at);
+            let at = Where { domains: &BTreeMap::new(), with_background: &BTreeSet::new(), ..at };
+            self.by_class.look(now_ns, &classed_disks, &classed, at);
         }
         let lost = |(task, pid): (&TaskId, &i32)| {
             let guard = if by_weight.contains(pid) { &self.by_weight } else { &self.by_class };
-            Some((*task, guard.set_back_for(*pid)?.to_owned()))
+            let place = seen.places.get(pid).map(String::as_str);
+            Some((*task, guard.set_back_for(*pid, place)?.to_owned()))
         };
         let set_back: BTreeMap<TaskId, String> = first.iter().filter_map(lost).collect();
         // Whose domain comes first by its weight has this already: it is the weight that is taken away.
@@ -181,8 +201,23 @@ impl Plan {
         }
         let lately = self.anybody_at_ns.is_some_and(|at_ns| now_ns < at_ns + STAYS_FOR_NS);
         let ordered = (lately || seen.has_weights) && seen.may_order;
-        Decision { priorities, ordered, waits: ordered && lately, left, set_back }
+        let places = self.by_weight.set_back_places().chain(self.by_class.set_back_places());
+        let set_back_places = places.map(|(place, disk)| (place.to_owned(), disk.to_owned())).collect();
+        Decision { priorities, ordered, waits: ordered && lately, left, set_back, set_back_places }
     }
+}
+
+/// The disks with what those had who have ended in one of these domains, which come first by their weights, and with
+/// what the others had.
+fn ended_apart(disks: &Disks, domains: &BTreeSet<String>) -> (Disks, Disks) {
+    let of = |is_weighed: bool| {
+        let mut disks = disks.clone();
+        for disk in disks.values_mut() {
+            disk.ended.retain(|place, _| domains.contains(place) == is_weighed);
+        }
+        disks
+    };
+    (of(true), of(false))
 }
 
 #[cfg(test)]
@@ -208,7 +243,14 @@ mod tests {
         let loses_beside = |by_weight: bool, had: &[(&str, f64)], with_background: &[&str]| {
             let mut plan = Plan::default();
             let had_by = (1..).zip(had.iter().map(|(_, part)| *part)).collect();
-            let disk = Disk { busy: 1.0, bytes: 1 << 20, requests: 9, serves_first: true, had: Some(had_by) };
+            let disk = Disk {
+                busy: 1.0,
+                bytes: 1 << 20,
+                requests: 9,
+                serves_first: true,
+                had: Some(had_by),
+                ..Disk::default()
+            };
             let disks = Disks::from([("sda".to_owned(), disk)]);
             let in_any = in_domain(by_weight);
             let tasks = (1..).zip(had).map(|(tid, _)| (task(tid), in_any.domains[&task(1)]));

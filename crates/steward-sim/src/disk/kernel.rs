@@ -71,6 +71,8 @@ pub(super) struct Kernel {
     pub(super) counts: BTreeMap<i32, Counts>,
     /// By process: the place of its program.
     pub(super) taken: BTreeMap<usize, Taken>,
+    /// For how long the device worked for each thread since this was taken last, in nanoseconds.
+    pub(super) had_ns: BTreeMap<i32, u64>,
     pub(super) priorities: BTreeMap<Who, Priority>,
     pub(super) watch: Watch,
     pub(super) busy_ns: u64,
@@ -78,8 +80,8 @@ pub(super) struct Kernel {
     pub(super) elevators: u64,
     /// The programs that threads belong to.
     pub(super) owners: BTreeMap<i32, usize>,
-    /// The process of each program.
-    pub(super) processes: Vec<usize>,
+    /// The process of each thread.
+    processes: BTreeMap<i32, usize>,
     settings: DeviceSettings,
     device: Device,
     elevator: Elevator,
@@ -118,13 +120,14 @@ impl Kernel {
             events: Events::default(),
             counts: BTreeMap::new(),
             taken: BTreeMap::new(),
+            had_ns: BTreeMap::new(),
             priorities: BTreeMap::from([(Who::Journal, JOURNAL_USUAL)]),
             watch: Watch::default(),
             busy_ns: 0,
             done: Taken::default(),
             elevators: 0,
             owners: BTreeMap::new(),
-            processes: Vec::new(),
+            processes: BTreeMap::new(),
             settings,
             device: Device::new(settings, random),
             elevator: Elevator::Fifo(VecDeque::new()),
@@ -144,6 +147,17 @@ impl Kernel {
             journal: Journal::default(),
             next_id: 0,
         }
+    }
+
+    /// A thread is of this program, and of this process.
+    pub(super) fn own(&mut self, tid: i32, program: usize, process: usize) {
+        self.owners.insert(tid, program);
+        self.processes.insert(tid, process);
+    }
+
+    /// The process of a thread.
+    pub(super) fn process_of(&self, tid: i32) -> usize {
+        self.processes[&tid]
     }
 
     // What programs ask for.
@@ -176,7 +190,7 @@ impl Kernel {
 
     /// What the process of a thread has taken.
     fn taken_by(&mut self, tid: i32) -> Option<&mut Taken> {
-        Some(self.taken.entry(self.processes[*self.owners.get(&tid)?]).or_default())
+        Some(self.taken.entry(*self.processes.get(&tid)?).or_default())
     }
 
     /// Has all that is in the cache be written.
@@ -291,6 +305,7 @@ impl Kernel {
                 counts.requests += 1;
                 counts.bytes += request.bytes;
                 counts.device_ns += took_ns;
+                *self.had_ns.entry(tid).or_default() += took_ns;
                 counts.wait_max_ns = counts.wait_max_ns.max(now_ns - request.since_ns);
                 if let Some(program) = self.owners.get(&tid).copied().filter(|_| is_last) {
                     self.events.push(now_ns + WAKE_NS, Event::Step { program });
@@ -437,8 +452,7 @@ impl Kernel {
     }
 
     fn last(&self, at_ns: u64, tid: i32) -> Last {
-        let process = self.owners.get(&tid).map(|program| self.processes[*program]);
-        Last { pid: process.map_or(0, |process| process as i32 + 1), at_ns }
+        Last { pid: self.processes.get(&tid).map_or(0, |process| *process as i32 + 1), at_ns }
     }
 
     /// Tells who listens of a moment that it has not heard of.

@@ -15,6 +15,11 @@ use crate::random::Random;
 /// How often what is in the cache is written, however little it is (jbd2 commits as often), in nanoseconds.
 const FLUSH_EVERY_NS: u64 = 5_000_000_000;
 
+/// The first thread of the program at this place.
+fn tid_of(place: usize) -> i32 {
+    place as i32 + 1
+}
+
 /// A discrete-event machine with a disk.
 pub struct Machine {
     scenario: Scenario,
@@ -52,8 +57,7 @@ impl Machine {
             kernel.events.push(change.at_ns, Event::Change { place });
         }
         for (program, spec) in scenario.programs.iter().enumerate() {
-            kernel.processes.push(spec.process.unwrap_or(program));
-            kernel.owners.insert(programs[program].tid, program);
+            kernel.own(programs[program].tid, program, spec.process.unwrap_or(program));
             kernel.events.push(spec.start_ns, Event::Step { program });
             if let Some(end_ns) = spec.end_ns {
                 kernel.events.push(end_ns, Event::End { program });
@@ -122,11 +126,18 @@ impl Machine {
                     .programs
                     .iter()
                     .zip(&self.scenario.programs)
-                    .zip(&kernel.processes)
-                    .filter(|((program, _), _)| runs(program))
-                    .map(|((program, spec), process)| Thread {
-                        tid: program.tid,
-                        process: *process,
+                    .enumerate()
+                    .filter(|(_, (program, _))| runs(program))
+                    .flat_map(|(place, (program, spec))| {
+                        // Who has started it is there as well.
+                        let parent =
+                            (spec.starts_anew && program.tid != tid_of(place)).then(|| tid_of(place));
+                        parent.into_iter().chain([program.tid]).map(move |tid| (place, tid, spec))
+                    })
+                    .map(|(place, tid, spec)| Thread {
+                        tid,
+                        place,
+                        process: kernel.process_of(tid),
                         program: spec,
                     })
                     .collect();
@@ -153,8 +164,13 @@ impl Machine {
         }
         if program.is_another() {
             program.tid = self.next_tid;
-            self.kernel.owners.insert(self.next_tid, place);
-            self.kernel.hand_down(tid, self.next_tid);
+            let (process, parent) = match self.scenario.programs[place].starts_anew {
+                // No program has this place.
+                true => (self.programs.len() + self.next_tid as usize, tid_of(place)),
+                false => (self.kernel.process_of(tid), tid),
+            };
+            self.kernel.own(self.next_tid, place, process);
+            self.kernel.hand_down(parent, self.next_tid);
             self.next_tid += 1;
         }
         let group = self.scenario.programs[place].cgroup.map_or(0, |place| place + 1);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::{self, Choice, First, Need, Order, Weights};
-use steward_core::disk::guard::{Disk, Disks, Taken};
+use steward_core::disk::guard::{Disk, Disks, Places, Taken};
 use steward_core::disk::moments::Moments;
 use steward_core::disk::plan::{Decision, Seen};
 use steward_core::disk::priority::Priority;
@@ -31,7 +31,8 @@ const JOURNAL_TID: i32 = i32::MAX;
 /// A thread that runs, and the program that it is of.
 pub(super) struct Thread<'a> {
     pub(super) tid: i32,
-    /// The place of the program whose process it is of.
+    /// The place of its program, and the number of its process.
+    pub(super) place: usize,
     pub(super) process: usize,
     pub(super) program: &'a ProgramSpec,
 }
@@ -60,6 +61,8 @@ pub(super) struct Steward {
     /// What the machine had done at the last look at what each takes.
     done: (u64, u64, kernel::Taken),
     seen_set_back: BTreeSet<TaskId>,
+    /// Where those are that are served first, and those that have ended since the last look.
+    places: Places,
     pub(super) set_back: u64,
 }
 
@@ -80,6 +83,7 @@ impl Steward {
             given: BTreeSet::new(),
             done: Default::default(),
             seen_set_back: BTreeSet::new(),
+            places: Places::new(),
             set_back: 0,
         }
     }
@@ -94,11 +98,24 @@ impl Steward {
     ) {
         let tree = levels(cgroups, threads);
         let weights = self.weights(kernel, tree.as_ref(), cgroups);
-        let seen = seen(tree.as_ref(), cgroups, threads, !weights.is_empty());
+        let mut seen = seen(tree.as_ref(), cgroups, threads, !weights.is_empty());
         let processes = seen.first_processes().into_iter();
         let taken: BTreeMap<i32, Taken> = processes.map(|pid| (pid, taken_by(kernel, pid))).collect();
         let is_due = self.decides.guard_is_due(now_ns);
-        let disks = self.disks(now_ns, kernel, is_due);
+        let first = seen.first_processes();
+        let domain_of = |program: &ProgramSpec| {
+            let path = &cgroups[program.cgroup?].path;
+            Some(shares::highest_first(tree.as_ref()?, path)?.to_owned())
+        };
+        let placed = threads.iter().map(|thread| (pid_of(thread.process), domain_of(thread.program)));
+        let placed = placed.filter(|(pid, _)| first.contains(pid));
+        // Who is in no domain that is served first is in the root.
+        seen.places = placed.map(|(pid, domain)| (pid, domain.unwrap_or_default())).collect();
+        self.places.extend(seen.places.clone());
+        let there = threads.iter().map(|thread| pid_of(thread.process)).collect();
+        let domain_of =
+            |program: usize| domain_of(threads.iter().find(|thread| thread.place == program)?.program);
+        let disks = self.disks(now_ns, kernel, is_due, &there, &domain_of);
         let Decision { priorities, ordered, waits, set_back, .. } =
             self.decides.decide(now_ns, seen, is_due.then_some((&disks, &taken)));
         let set_back: BTreeSet<TaskId> = set_back.into_keys().collect();
@@ -129,18 +146,41 @@ impl Steward {
         weights.into_iter().filter_map(|(path, weight)| Some((place(&path)?, weight))).collect()
     }
 
-    fn disks(&mut self, now_ns: u64, kernel: &Kernel, is_due: bool) -> Disks {
+    /// What the disk did since the last look. Who is no longer there was in the domain of its program, as far as that is
+    /// served first, or where it was seen.
+    fn disks(
+        &mut self,
+        now_ns: u64,
+        kernel: &mut Kernel,
+        is_due: bool,
+        there: &BTreeSet<i32>,
+        domain_of: &dyn Fn(usize) -> Option<String>,
+    ) -> Disks {
         let (at_ns, busy_ns, done) = self.done;
-        if is_due {
-            self.done = (now_ns, kernel.busy_ns, kernel.done);
+        if !is_due {
+            return Disks::new();
         }
+        self.done = (now_ns, kernel.busy_ns, kernel.done);
+        let span_ns = (now_ns - at_ns).max(1) as f64;
+        let (mut had, mut ended) = (BTreeMap::<i32, f64>::new(), BTreeMap::<String, f64>::new());
+        for (tid, had_ns) in std::mem::take(&mut kernel.had_ns) {
+            let (pid, part) = (pid_of(kernel.process_of(tid)), had_ns as f64 / span_ns);
+            *had.entry(pid).or_default() += part;
+            let seen = || self.places.get(&pid).cloned();
+            let domain = kernel.owners.get(&tid).and_then(|program| domain_of(*program));
+            if let Some(place) = domain.or_else(seen).filter(|_| !there.contains(&pid)) {
+                *ended.entry(place).or_default() += part;
+            }
+        }
+        self.places.retain(|pid, _| there.contains(pid));
         let busy = (kernel.busy_ns - busy_ns) as f64 / (now_ns - at_ns).max(1) as f64;
         let disk = Disk {
             busy: busy.min(1.0),
             bytes: kernel.done.bytes - done.bytes,
             requests: kernel.done.calls - done.calls,
             serves_first: self.order.is_some(),
-            had: None,
+            had: Some(had),
+            ended,
         };
         Disks::from([(DEVICE.to_owned(), disk)])
     }

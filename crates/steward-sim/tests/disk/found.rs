@@ -7,7 +7,7 @@ use steward_sim::disk::machine::Machine;
 use steward_sim::disk::scenario::{Behaviour, Change, ProgramSpec, Scenario};
 
 use crate::histories::*;
-use crate::rules::{background_is_a_hundredth, counts_bytes_alone, never_sets_back};
+use crate::rules::{background_is_a_hundredth, counts_bytes_alone, forgets_who_has_ended, never_sets_back};
 
 /// Two domains, the second with a class or a fraction, each with one that reads all the time.
 fn two(second: Settings) -> Scenario {
@@ -130,4 +130,14 @@ fn who_takes_the_disk_with_one_short_lived_thread_after_the_other_is_seen_to() {
         run(&scenario(vec![interactive(threads), interactive(threads), program(reader(4 * KIB))]), 60);
     assert!(outcome.set_back > 0);
     assert!(outcome.programs[2].wait_max_ns < 4 * SECOND, "{}", outcome.programs[2].wait_max_ns / MS);
+}
+
+/// By process, those that end before the next look were never seen to take anything.
+#[test]
+fn who_takes_the_disk_with_one_short_lived_process_after_the_other_is_seen_to() {
+    let scenario = short_lived(2, &[20, 20], 1, 4 * KIB);
+    let waited_ns = |decides| run_with(&scenario, 60, decides).programs[2].wait_max_ns;
+    let now_ns = waited_ns(Box::<Plan>::default());
+    assert!(now_ns < 5 * SECOND, "{}", now_ns / MS);
+    assert!(waited_ns(forgets_who_has_ended()) > 50 * SECOND);
 }

@@ -23,6 +23,7 @@ pub fn program(behaviour: Behaviour) -> ProgramSpec {
         end_ns: None,
         class: None,
         process: None,
+        starts_anew: false,
         period_ns: None,
         behaviour,
     }
@@ -35,6 +36,21 @@ pub fn interactive(behaviour: Behaviour) -> ProgramSpec {
 
 pub fn reader(bytes: u64) -> Behaviour {
     Behaviour::Direct { bytes, think: Amount::Fixed(0), pieces: None }
+}
+
+/// In an interactive domain that has so many programs: one process after the other, each of which ends after so many
+/// pieces, and others beside it that read all the time.
+pub fn short_lived(programs: usize, pieces: &[u32], others: usize, bytes: u64) -> Scenario {
+    let mut scenario = scenario(Vec::new());
+    scenario.cgroups.push(domain("loop", Some(Class::Interactive), None));
+    for place in 0..programs {
+        let pieces = Some(pieces[place % pieces.len()]);
+        let behaviour = Behaviour::Direct { bytes, think: Amount::Fixed(0), pieces };
+        let spec = ProgramSpec { cgroup: Some(0), starts_anew: true, ..program(behaviour) };
+        scenario.programs.push(spec);
+    }
+    scenario.programs.extend(std::iter::repeat_n(program(reader(4 * KIB)), others));
+    scenario
 }
 
 pub fn save() -> Behaviour {

@@ -109,6 +109,17 @@ proptest! {
     }
 
     #[test]
+    fn nobody_starves_beside_a_domain_of_short_lived_processes_however_long_each_lives(
+        pieces in prop::collection::vec(1..300_u32, 2..6),
+        others in 1..4_usize,
+        bytes in prop::sample::select(vec![4 * KIB, 512 * KIB]),
+    ) {
+        let scenario = short_lived(pieces.len(), &pieces, others, bytes);
+        let waited_ns = waited_ns(&scenario, pieces.len(), Box::<Plan>::default());
+        prop_assert!(waited_ns <= WAIT_MAX_NS, "{} ms", waited_ns / MS);
+    }
+
+    #[test]
     fn a_save_is_bounded_beside_whatever_goes_past_the_cache(
         loads in prop::collection::vec(load_past_the_cache(), 1..8),
         device in any_rotating(),

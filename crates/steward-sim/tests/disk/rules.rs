@@ -54,11 +54,16 @@ pub fn never_sets_back() -> Box<dyn Decide> {
 pub fn counts_bytes_alone() -> Box<dyn Decide> {
     wrong(
         |disks, taken| {
-            disks.values_mut().for_each(|disk| disk.requests = 0);
+            disks.values_mut().for_each(|disk| (disk.requests, disk.had) = (0, None));
             taken.values_mut().for_each(|taken| taken.calls = 0);
         },
         |weight| weight,
     )
+}
+
+/// What a process had is forgotten when it ends.
+pub fn forgets_who_has_ended() -> Box<dyn Decide> {
+    wrong(|disks, _| disks.values_mut().for_each(|disk| disk.ended.clear()), |weight| weight)
 }
 
 /// All weigh alike.

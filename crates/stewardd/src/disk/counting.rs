@@ -56,8 +56,8 @@ pub(crate) struct Totals {
 /// What processes had of disks in a span.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Had {
-    /// By the disk's number and the process, in nanoseconds of the disk's time.
-    device_ns: BTreeMap<(u32, i32), u64>,
+    /// By the disk's number, the process and its cgroup, in nanoseconds of the disk's time.
+    device_ns: BTreeMap<(u32, i32, u64), u64>,
     /// How long the span was, in nanoseconds.
     span_ns: u64,
     /// Whether some of it was gone before it was read.
@@ -68,9 +68,26 @@ impl Had {
     /// Which part of its time the disk of this number, as in `8:0`, was at work for each process; `None` where that is
     /// not known.
     pub(crate) fn of_disk(&self, disk: &str) -> Option<BTreeMap<i32, f64>> {
+        Some(sum(self.of_each(disk)?.map(|(pid, _, part)| (pid, part))))
+    }
+
+    /// The same of those who have ended, by where they were, which `place_of` says of a process and its cgroup; it says
+    /// nothing of who is there, and of who does not count.
+    pub(crate) fn of_ended<'place>(
+        &self,
+        disk: &str,
+        place_of: impl Fn(i32, u64) -> Option<&'place str>,
+    ) -> BTreeMap<String, f64> {
+        let placed = |(pid, cgroup_id, part)| Some((place_of(pid, cgroup_id)?.to_owned(), part));
+        self.of_each(disk).map(|each| sum(each.filter_map(placed))).unwrap_or_default()
+    }
+
+    /// Each process that the disk was at work for, its cgroup, and for which part of the time.
+    fn of_each(&self, disk: &str) -> Option<impl Iterator<Item = (i32, u64, f64)>> {
         let disk = number(disk).filter(|_| self.span_ns > 0 && !self.has_gaps)?;
-        let of_it = self.device_ns.range((disk, i32::MIN)..=(disk, i32::MAX));
-        Some(of_it.map(|((_, pid), ns)| (*pid, *ns as f64 / self.span_ns as f64)).collect())
+        let of_it = self.device_ns.range((disk, i32::MIN, u64::MIN)..=(disk, i32::MAX, u64::MAX));
+        let part = |ns: &u64| *ns as f64 / self.span_ns as f64;
+        Some(of_it.map(move |((_, pid, cgroup_id), ns)| (*pid, *cgroup_id, part(ns))))
     }
 
     /// Takes in what was read after another so many nanoseconds.
@@ -79,9 +96,19 @@ impl Had {
         self.has_gaps |= reading.served_missed > 0;
         // The kernel's own threads work for others.
         for served in reading.served.iter().filter(|served| served.pid != 0 && served.device_ns > 0) {
-            *self.device_ns.entry((served.disk, served.pid)).or_default() += served.device_ns;
+            let whose = (served.disk, served.pid, served.cgroup_id);
+            *self.device_ns.entry(whose).or_default() += served.device_ns;
         }
     }
+}
+
+/// The sum of each.
+fn sum<Whose: Ord>(parts: impl Iterator<Item = (Whose, f64)>) -> BTreeMap<Whose, f64> {
+    let mut sums = BTreeMap::new();
+    for (whose, part) in parts {
+        *sums.entry(whose).or_default() += part;
+    }
+    sums
 }
 
 /// What the thread tells.
@@ -426,6 +453,12 @@ mod tests {
         assert_eq!(had.of_disk("8:0"), Some(BTreeMap::from([(7, 0.4)])));
         assert_eq!(had.of_disk("8:16"), Some(BTreeMap::from([(7, 0.05)])));
         assert_eq!(had.of_disk("8:32"), Some(BTreeMap::new()));
+        // By where they were, of those who have ended.
+        let short = |pid| Served { cgroup_id: 5, ..served(0, pid, 50) };
+        had.add(&Reading { served: vec![short(8), short(9)], ..Reading::default() }, 0);
+        let ended = |disk| had.of_ended(disk, |pid, cgroup_id| (pid != 7 && cgroup_id == 5).then_some("a"));
+        assert_eq!(ended("8:0"), BTreeMap::from([("a".to_owned(), 0.1)]));
+        assert!(ended("8:16").is_empty());
         reading.served_missed = 1;
         had.add(&reading, 1000);
         assert_eq!(had.of_disk("8:0"), None);

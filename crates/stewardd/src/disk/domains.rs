@@ -16,6 +16,7 @@ use steward_core::resource::Resource;
 use steward_kernel::process;
 
 use super::knobs::{Charged, Limited};
+use super::places::OfFirst;
 use crate::daemon::Daemon;
 
 /// What is wanted for domains.
@@ -30,6 +31,8 @@ pub(super) struct OfDomains {
     pub(super) no_longer_first: BTreeMap<TaskId, Priority>,
     /// Whether they come first by weights.
     pub(super) by_weight: bool,
+    /// Where they are, and what of them.
+    pub(super) of_first: OfFirst,
     /// By which domain each of the processes comes first beside others then: the highest one that it is in.
     pub(super) first_domains: BTreeMap<i32, String>,
     /// The cgroups right below which a domain is in the background.
@@ -58,7 +61,8 @@ impl Daemon {
     pub(super) fn disk_domains(&mut self, now_ns: u64, programs: &Seen) -> OfDomains {
         let mut wanted = OfDomains::default();
         let tree = self.domains.disk_levels();
-        let first = tree.as_ref().map(|tree| self.processes_served_first(tree)).unwrap_or_default();
+        let first: BTreeMap<i32, String>;
+        (first, wanted.of_first) = tree.as_ref().map(|tree| self.served_first(tree)).unwrap_or_default();
         let lately = self.disk.note_first(now_ns, first.values());
         (wanted.no_longer_first, _) = self.tasks_of(&self.processes_of(lately.iter().map(String::as_str)));
         let Some(mut tree) = tree else {
@@ -99,10 +103,9 @@ impl Daemon {
         let has_weights = wanted.has_parts || by_weight;
         let come_first = knows_weights && has_weights;
         if come_first {
-            let highest = |path: &str| shares::highest_first(&tree, path).unwrap_or(path).to_owned();
-            wanted.first_domains = first.iter().map(|(pid, path)| (*pid, highest(path))).collect();
+            wanted.first_domains = wanted.of_first.processes.clone();
             wanted.with_background = shares::with_background(&tree);
-            let set_back = self.set_back_domains(&first);
+            let set_back = self.set_back_domains(&first, &wanted.first_domains);
             for path in &set_back {
                 if let Some(mut node) = tree.get(path).cloned() {
                     node.settings.disk.class = Some(Class::Normal);
@@ -220,9 +223,15 @@ impl Daemon {
 
     /// The domains of whose processes any has lost its place, with those that they are in: who is served first there is
     /// so by the weights of all of them.
-    fn set_back_domains(&self, first: &BTreeMap<i32, String>) -> BTreeSet<String> {
+    fn set_back_domains(
+        &self,
+        first: &BTreeMap<i32, String>,
+        first_domains: &BTreeMap<i32, String>,
+    ) -> BTreeSet<String> {
         let lost = self.disk.set_back_processes();
-        let of_lost = first.iter().filter(|(pid, _)| lost.contains(pid));
+        let lost_with_all =
+            |pid: &i32| first_domains.get(pid).is_some_and(|domain| self.disk.is_place_set_back(domain));
+        let of_lost = first.iter().filter(|(pid, _)| lost.contains(pid) || lost_with_all(pid));
         of_lost
             .flat_map(|(_, path)| upwards(path).filter(|path| !path.is_empty()))
             .map(str::to_owned)
@@ -269,17 +278,27 @@ impl Daemon {
         known.flat_map(of_each).collect()
     }
 
-    /// The processes in interactive domains, each with its domain: what they start is theirs too.
-    fn processes_served_first(&self, tree: &Tree) -> BTreeMap<i32, String> {
-        self.processes_of(
-            self.domains.made().filter(|path| shares::class_of(tree, path) == Class::Interactive),
-        )
+    /// The processes in interactive domains, each with its domain: what they start is theirs too. And by which domain
+    /// they, and all in their cgroups, come first.
+    fn served_first(&self, tree: &Tree) -> (BTreeMap<i32, String>, OfFirst) {
+        let (mut first, mut of_first) = (BTreeMap::new(), OfFirst::default());
+        let is_first = |path: &&str| shares::class_of(tree, path) == Class::Interactive;
+        for path in self.domains.made().filter(is_first) {
+            let highest = shares::highest_first(tree, path).unwrap_or(path);
+            let cgroups = self.domains.cgroups_of(path);
+            of_first.cgroups.extend(cgroups.iter().map(|(_, id)| (*id, highest.to_owned())));
+            for pid in self.domains.processes_in(cgroups) {
+                first.insert(pid, path.to_owned());
+                of_first.processes.insert(pid, highest.to_owned());
+            }
+        }
+        (first, of_first)
     }
 
     /// The processes in these domains, each with its domain.
     fn processes_of<'path>(&self, paths: impl Iterator<Item = &'path str>) -> BTreeMap<i32, String> {
         let of = |path: &'path str| {
-            let processes = self.domains.processes_throughout(path).into_iter();
+            let processes = self.domains.processes_in(self.domains.cgroups_of(path)).into_iter();
             processes.map(move |pid| (pid, path.to_owned()))
         };
         paths.flat_map(of).collect()

@@ -66,7 +66,7 @@ impl Daemon {
         let for_others = seen.for_others.clone();
         let of_domains = seen.domains.keys().copied().collect();
         let Decision { priorities, ordered, waits, mut left, .. } =
-            self.disk.decide(now_ns, seen, &self.options.roots);
+            self.disk.decide(now_ns, seen, domains.of_first, &self.options.roots);
         // In a domain that comes first, what is started is to have it too.
         heirs.retain(|task| !priorities.contains_key(task));
         left.extend(domains.no_longer_first.into_iter().filter(|(task, _)| !priorities.contains_key(task)));

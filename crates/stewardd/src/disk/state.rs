@@ -16,6 +16,7 @@ use steward_core::domain::name::is_at_or_below;
 use steward_core::process::TaskId;
 use steward_core::resource::Resource;
 use steward_kernel::Roots;
+use steward_kernel::cgroup::place;
 use steward_kernel::disk::calibrations::Calibrations;
 use steward_kernel::disk::usage::{self, DiskUsage};
 use steward_kernel::disk::{devices, elevators};
@@ -27,6 +28,7 @@ use super::counting::{Counting, Totals};
 use super::knobs::{Knobs, Wanted};
 use super::known::Known;
 use super::outcome::Outcome;
+use super::places::{OfFirst, Places};
 use super::spent::Spent;
 use crate::domains::cgroups::Cgroups;
 use crate::turn::outstanding::Outstanding;
@@ -85,6 +87,10 @@ pub(crate) struct Disk {
     set_back: BTreeMap<TaskId, String>,
     /// Their processes.
     set_back_processes: BTreeSet<i32>,
+    /// The places in which all had.
+    set_back_places: BTreeMap<String, String>,
+    /// Where those are who are served first.
+    places: Places,
     /// The threads that were told since the last look to have taken over a priority.
     heirs: BTreeSet<i32>,
     /// Whether it was lost who has, and when all tasks may be looked at for it.
@@ -133,6 +139,8 @@ impl Disk {
             swap_disks: None,
             set_back: BTreeMap::new(),
             set_back_processes: BTreeSet::new(),
+            set_back_places: BTreeMap::new(),
+            places: Places::default(),
             heirs: BTreeSet::new(),
             any_heirs: false,
             any_heirs_at_ns: 0,
@@ -279,37 +287,73 @@ impl Disk {
         self.look_soon();
     }
 
-    /// Decides what is to be done about what was seen.
-    pub(super) fn decide(&mut self, now_ns: u64, seen: Seen, roots: &Roots) -> Decision {
+    /// Decides what is to be done about what was seen; `of_first` is what domains say of who is served first.
+    pub(super) fn decide(
+        &mut self,
+        now_ns: u64,
+        mut seen: Seen,
+        of_first: OfFirst,
+        roots: &Roots,
+    ) -> Decision {
+        let first = seen.first_processes();
+        let cgroup_of = |pid| Some(place::path_of(pid, roots).ok()?.trim_start_matches('/').to_owned());
+        self.places.note(now_ns, &first, of_first, cgroup_of);
+        seen.places = self.places.of(&first);
+        if seen.by_weight {
+            seen.weighed_places = self.places.domains();
+        }
         let taken: Option<(Disks, BTreeMap<i32, Taken>)> = self.plan.guard_is_due(now_ns).then(|| {
-            let first = seen.first_processes().into_iter();
-            let taken = first.filter_map(|pid| Some((pid, usage::of_process(pid, roots)?)));
+            let taken = first.iter().filter_map(|pid| Some((*pid, usage::of_process(*pid, roots)?)));
             let taken: BTreeMap<i32, Taken> = taken.collect();
-            if taken.is_empty() {
+            // Between two that live for a moment there may be nobody.
+            if self.places.is_empty() {
                 self.done = Default::default();
                 return (Disks::default(), taken);
             }
-            (self.disks_since(now_ns, roots), taken)
+            let mut known = seen.all_processes();
+            known.retain(|pid| taken.contains_key(pid) || !first.contains(pid));
+            (self.disks_since(now_ns, &known, roots), taken)
         });
         let taken = taken.as_ref().map(|(disks, taken)| (disks, taken));
         self.first.clone_from(&seen.domains);
-        let processes = seen.processes.clone();
+        let (processes, places) = (seen.processes.clone(), seen.places.clone());
         let decision = self.plan.decide(now_ns, seen, taken);
-        for (task, disk) in decision.set_back.iter().filter(|(task, _)| !self.set_back.contains_key(task)) {
+        let process = |task: &TaskId| processes.get(task).copied().unwrap_or(task.tid);
+        let is_told = |task: &TaskId| {
+            let place = places.get(&process(task));
+            self.set_back.contains_key(task)
+                || place.is_some_and(|place| decision.set_back_places.contains_key(place))
+        };
+        for (task, disk) in decision.set_back.iter().filter(|(task, _)| !is_told(task)) {
             let tid = task.tid;
             tracing::info!(decision = "disk-set-back", tid, disk, "it takes most of a disk for itself");
+        }
+        let is_new = |(place, _): &(&String, &String)| !self.set_back_places.contains_key(*place);
+        for (place, disk) in decision.set_back_places.iter().filter(is_new) {
+            let cgroup = if place.is_empty() { "/" } else { place };
+            tracing::info!(
+                decision = "disk-set-back",
+                cgroup,
+                disk,
+                "one after the other of what is started there takes most of a disk: all that is served first there loses its place"
+            );
         }
         // What is born meanwhile has another priority, of which the scheduler tells less.
         self.any_heirs |= !self.set_back.is_empty();
         self.set_back.clone_from(&decision.set_back);
-        let process = |task: &TaskId| processes.get(task).copied().unwrap_or(task.tid);
         self.set_back_processes = decision.set_back.keys().map(process).collect();
+        self.set_back_places.clone_from(&decision.set_back_places);
         decision
     }
 
     /// The processes that had lost their place at the last look.
     pub(super) fn set_back_processes(&self) -> &BTreeSet<i32> {
         &self.set_back_processes
+    }
+
+    /// Whether all that is served first in this place had lost theirs.
+    pub(super) fn is_place_set_back(&self, place: &str) -> bool {
+        self.set_back_places.contains_key(place)
     }
 
     /// Whether weights can say who is served first on each of these devices on which anything does, and who that is can
@@ -341,13 +385,17 @@ impl Disk {
         self.by_class_at_ns.is_none_or(|at_ns| now_ns >= at_ns + BY_CLASS_FOR_NS)
     }
 
-    /// What disks have done since the last look.
-    fn disks_since(&mut self, now_ns: u64, roots: &Roots) -> Disks {
+    /// What disks have done since the last look, also for those who are not among `known`: who are there.
+    fn disks_since(&mut self, now_ns: u64, known: &BTreeSet<i32>, roots: &Roots) -> Disks {
         let devices = devices::list(roots).unwrap_or_default();
         let own: Vec<&Device> = devices.iter().filter(|device| device.is_own()).collect();
         let done = usage::of_disks(own.iter().map(|device| device.name.as_str()), roots);
         let passed_ns = now_ns.saturating_sub(self.done.0).max(1);
         let had = self.counting.take_had();
+        let ended = |pid, cgroup_id| {
+            let place = self.places.of_ended(pid, cgroup_id);
+            place.filter(|_| !known.contains(&pid) && !self.set_back_processes.contains(&pid))
+        };
         let disk = |device: &Device| {
             let now = done.get(&device.name)?;
             let before = self.done.1.get(&device.name).unwrap_or(now);
@@ -358,6 +406,7 @@ impl Disk {
                 requests: since.requests,
                 serves_first: elevator::serves_first(device),
                 had: had.as_ref().and_then(|had| had.of_disk(&device.number)),
+                ended: had.as_ref().map(|had| had.of_ended(&device.number, ended)).unwrap_or_default(),
             };
             Some((device.name.clone(), disk))
         };
@@ -643,15 +692,15 @@ mod tests {
         };
         let mut disk = Disk::new(Arc::new(FakeDisk::default()));
         done((0, 0), (0, 0));
-        disk.disks_since(0, &roots);
+        disk.disks_since(0, &BTreeSet::new(), &roots);
         done((100, 500), (4000, 1000));
-        let disks = disk.disks_since(1_000_000_000, &roots);
+        let disks = disk.disks_since(1_000_000_000, &BTreeSet::new(), &roots);
         let of = |bytes, requests, busy, serves_first| guard::Disk {
             busy,
             bytes,
             requests,
             serves_first,
-            had: None,
+            ..guard::Disk::default()
         };
         assert_eq!(disks["sda"], of(51_200, 100, 0.5, true));
         assert_eq!(disks["nvme0n1"], of(2_048_000, 4000, 1.0, false));

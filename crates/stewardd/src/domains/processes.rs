@@ -69,11 +69,11 @@ impl Domains {
     }
 
     /// The processes in the [cgroups](Self::cgroups_of) of a domain, as far as they can be read.
-    pub fn processes_throughout(&self, path: &str) -> Vec<i32> {
+    pub fn processes_in(&self, of_domain: Vec<(String, u64)>) -> Vec<i32> {
         let Ok(cgroups) = self.cgroups() else { return Vec::new() };
         // One that cannot be read has gone meanwhile, or its threads are told of above it.
         let listed = |(path, _): (String, u64)| cgroups.list_processes(&path).and_then(Processes::all);
-        self.cgroups_of(path).into_iter().filter_map(|cgroup| listed(cgroup).ok()).flatten().collect()
+        of_domain.into_iter().filter_map(|cgroup| listed(cgroup).ok()).flatten().collect()
     }
 
     /// Whether there may be a process in a domain or below it: where it cannot be known, one may be there.

@@ -88,6 +88,28 @@ kill $greedy $usual
 wait_for '! is_ordered'
 wait_for '! test -e /sys/fs/cgroup/steward.a/io.bfq.weight'
 
+# One program after the other in a domain that comes first, which nobody there has started, beside one in the background.
+section short-lived
+lost_together() { grep -o 'decision="disk-set-back".*' /tmp/log | grep 'cgroup="steward.a"'; }
+in_a() { sh -c "echo \$\$ >/sys/fs/cgroup/steward.a/cgroup.procs; exec $(reads $1) count=20" 2>/dev/null; }
+one_after_the_other() { while :; do in_a $1; done; }
+steward run --domain batch -- $(reads 9000) 2>/dev/null &
+batch=$!
+one_after_the_other 1000 &
+one=$!
+one_after_the_other 3000 &
+other=$!
+wait_for 'weight a | grep -q "default 1000$"'
+weight a
+wait_for lost_together
+lost_together | head -n 1
+wait_for 'weight a | grep -q "default 100$"'
+weight a
+kill $one $other $batch
+wait_for '! pidof dd'
+wait_for '! is_ordered'
+wait_for '! test -e /sys/fs/cgroup/steward.a/io.bfq.weight'
+
 section limit
 steward domain create held --io-max 20/s --keep >/dev/null
 steward run --domain held -- $(reads 12000) 2>/dev/null &

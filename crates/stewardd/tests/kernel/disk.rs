@@ -52,6 +52,15 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
             assert!(pages >= 50 && (1..=2).contains(&lost), "{text}");
             told.says("nobody-is-kept-out", &["best-effort: prio 0"]);
         }),
+        ("nor-does-who-takes-it-with-one-short-lived-program-after-the-other", &|| {
+            let text = told.text("nor-by-short-lived-ones");
+            let (pages, lost) = (figure(&text, "patient"), figure(&text, "lost"));
+            println!("{pages} pages in 8 s beside two that start one after the other, lost {lost} times");
+            // A third of 100 a second is due to it.
+            assert!(pages >= 100 && lost >= 1, "{text}");
+            told.says("nor-by-short-lived-ones", &["cgroup=\"/\"", "short-lived: best-effort: prio 0"]);
+            assert!(!text.contains("realtime"), "{text}");
+        }),
         ("a-disk-that-comes-is-ordered-too-and-again-when-it-comes-again", &|| {
             told.says("plugged", &["1 is given bfq", "2 is given bfq"]);
             assert_eq!(told.text("plugged").lines().last(), Some("2"));
@@ -134,6 +143,14 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
             assert!(figure(&text, "lost ") >= 1, "{text}");
             told.says("first", &["best-effort: prio 0"]);
             assert!(text.lines().any(|line| line.ends_with("default 100")), "{text}");
+        }),
+        ("one-short-lived-program-after-the-other-loses-its-domain-that-as-well", &|| {
+            let text = told.text("short-lived");
+            println!("{text}");
+            told.says(
+                "short-lived",
+                &["a: default 1000", "cgroup=\"steward.a\" disk=\"nullb0\"", "a: default 100"],
+            );
         }),
         ("a-limit-holds-on-a-disk-that-nobody-else-wants-and-goes", &|| {
             assert_eq!(order("limit"), order("before"));

@@ -117,6 +117,28 @@ priority one $one
 priority other $other
 kill $patient $one $other
 
+# The same with one program after the other, of which none is there for two looks.
+section nor-by-short-lived-ones
+before=$(lost)
+one_after_the_other() {
+    exec steward run -- /opt/other/sh -c "while :; do /opt/waiter/$(reads $1) count=20 2>/dev/null; done"
+}
+$(reads 6000) 2>/dev/null &
+patient=$!
+one_after_the_other 1000 &
+one=$!
+one_after_the_other 3000 &
+other=$!
+wait_for '[ $(lost) -gt $before ]'
+had=$(pages $patient)
+sleep 8
+echo "patient $(($(pages $patient) - had))"
+echo "lost $(($(lost) - before))"
+grep -o 'decision="disk-set-back".*' /tmp/log | tail -n 1
+for each in $(pidof dd); do [ $each = $patient ] || priority short-lived $each; done
+kill $patient $one $other
+wait_for '! pidof dd'
+
 # A disk that comes while somebody is served first, goes, and comes again.
 section plugged
 plugged=/sys/kernel/config/nullb/nullb1
