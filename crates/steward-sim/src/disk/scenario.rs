@@ -73,7 +73,8 @@ pub struct CacheSettings {
     /// How many requests of a cgroup's are handed on at once for that.
     pub flusher_requests: usize,
     /// Whether a commit waits for what was being written of others' files. Today's ext4 converts what it has written
-    /// later (`dioread_nolock`), and waits for none of it; with ext3, and with `nodioread_nolock`, all do.
+    /// later (`dioread_nolock` with delayed allocation), and waits for none of it; without extents (ext3), and with
+    /// `nodioread_nolock` or `nodelalloc`, all do (docs/disk.md).
     pub commits_wait_for_data: bool,
 }
 

@@ -48,3 +48,23 @@ steward explain --domain batch
 steward domain show batch | grep -i disk
 end
 stop_daemon
+# How often commits wait for data of others: by default, and where blocks that are written later are given out as written.
+section commits
+trace=/sys/kernel/tracing
+echo 'p:waited jbd2_journal_finish_inode_data_buffers' >>$trace/kprobe_events
+echo 1 >$trace/events/kprobes/waited/enable
+count() {
+    rm -f large1 large2
+    sync
+    echo >$trace/trace
+    for number in 1 2; do dd if=/dev/zero of=large$number bs=1M count=30 2>/dev/null & done
+    for save in 1 2 3 4 5 6; do
+        dd if=/dev/zero of=saved bs=30k count=1 conv=fsync 2>/dev/null
+        sleep 0.5
+    done
+    sync
+    echo "$1 $(grep -c waited: $trace/trace)"
+}
+count default
+mount -o remount,nodioread_nolock /timed
+count without

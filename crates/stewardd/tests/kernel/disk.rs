@@ -265,6 +265,12 @@ fn who_waits_for_the_disk_is_told_where_and_for_whom() {
             assert!(lines.any(|line| line.contains("what batch had changed")), "{sentences}");
             told.says("buffered", &["are not on the disk yet", "changed, not on the disk yet:"]);
         }),
+        ("a-commit-of-ext4-waits-for-no-data-of-others-as-it-is-mounted-by-default", &|| {
+            let commits = told.text("commits");
+            let (by_default, without) = (figure(&commits, "default"), figure(&commits, "without"));
+            println!("commits waited {by_default} times for data, and {without} without dioread_nolock");
+            assert!(by_default == 0 && without > 0, "{commits}");
+        }),
     ]);
 }
 
