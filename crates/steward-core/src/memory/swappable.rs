@@ -124,7 +124,7 @@ mod tests {
             let each: Vec<Own> = each.iter().map(|own| Own { swap_left_bytes: None, ..*own }).collect();
             let goes = swappable(&each, 1 << 40, free_bytes);
             for (own, goes) in each.iter().zip(goes) {
-                let part = u128::from(own.anonymous_bytes) * u128::from(free_bytes) >> 40;
+                let part = (u128::from(own.anonymous_bytes) * u128::from(free_bytes)) >> 40;
                 prop_assert_eq!(u128::from(goes), part.min(u128::from(own.anonymous_bytes)));
             }
         }
