@@ -16,6 +16,7 @@ mod left;
 pub mod lifetime;
 pub mod lowered;
 pub mod making;
+mod populated;
 mod processes;
 mod promisable;
 pub(crate) mod reading;
@@ -24,6 +25,7 @@ mod scopes;
 mod survey;
 pub mod view;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use libsteward::api::{self, ApiError};
@@ -181,6 +183,8 @@ pub struct Domains {
     check_at_ns: u64,
     /// When it was looked which domains have changed.
     looked_at_ns: u64,
+    /// Which of them are known to have processes.
+    populated: RefCell<populated::Populated>,
     /// The last path that was looked at whether it is still there.
     checked: String,
 }
@@ -218,6 +222,7 @@ impl Domains {
             root_hands_out: false,
             check_at_ns: 0,
             looked_at_ns: 0,
+            populated: RefCell::default(),
             checked: String::new(),
         }
     }

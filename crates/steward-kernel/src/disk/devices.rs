@@ -88,6 +88,12 @@ pub fn present(roots: &Roots) -> BTreeMap<(String, u64), Vec<String>> {
     names.filter_map(disk).collect()
 }
 
+/// The same of devices that have been looked at already.
+pub fn present_among(devices: &[Device]) -> BTreeMap<(String, u64), Vec<String>> {
+    let own = devices.iter().filter(|device| device.queues && device.is_own());
+    own.map(|device| ((device.name.clone(), device.sequence), device.elevators.clone())).collect()
+}
+
 /// How many hardware queues a disk has: a directory for each; 0 where that cannot be read.
 fn hardware_queues(directory: &Path) -> u64 {
     std::fs::read_dir(directory.join("mq")).map_or(0, |queues| queues.count() as u64)

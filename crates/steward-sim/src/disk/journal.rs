@@ -1,7 +1,7 @@
-//! The journal of a file system that all share (jbd2; Yang 2009, section 10.1.1): who waits for a file to be on the disk
-//! waits for the transaction that it is in. One is committed at a time: first what was being written of its data, where
-//! it waits for that (`CacheSettings::commits_wait_for_data`), then its blocks, then the record that it is complete. Who comes meanwhile is in the next one,
-//! with all others who do.
+//! The journal of a file system that all share (jbd2; Yang 2009, section 10.1.1): who waits for a file to be on the
+//! disk waits for the transaction that it is in. One is committed at a time: first what was being written of its data,
+//! where it waits for that (`CacheSettings::commits_wait_for_data`), then its blocks, then the record that it is
+//! complete. Who comes meanwhile is in the next one, with all others who do.
 
 use std::collections::BTreeSet;
 

@@ -106,8 +106,8 @@ pub struct ProgramSpec {
     pub class: Option<Class>,
     /// The place of the program whose process it is a thread of; `None`: it is a process of its own.
     pub process: Option<usize>,
-    /// Whether it is a new process, and not another thread, that goes on after so many pieces. The first one has started
-    /// it, which does no more than that from then on, and it has the priority of that one.
+    /// Whether it is a new process, and not another thread, that goes on after so many pieces. The first one has
+    /// started it, which does no more than that from then on, and it has the priority of that one.
     pub starts_anew: bool,
     /// The period of its reservation of CPU time, in nanoseconds.
     pub period_ns: Option<u64>,

@@ -146,8 +146,8 @@ impl Steward {
         weights.into_iter().filter_map(|(path, weight)| Some((place(&path)?, weight))).collect()
     }
 
-    /// What the disk did since the last look. Who is no longer there was in the domain of its program, as far as that is
-    /// served first, or where it was seen.
+    /// What the disk did since the last look. Who is no longer there was in the domain of its program, as far as that
+    /// is served first, or where it was seen.
     fn disks(
         &mut self,
         now_ns: u64,

@@ -47,6 +47,8 @@ pub(super) struct OfDomains {
     pub(super) limits: BTreeMap<(String, String), Limited>,
     /// The disks whose requests are to be charged, by number.
     pub(super) charged: BTreeMap<String, Charged>,
+    /// The machine's disks, where they were looked at.
+    pub(super) devices: Option<Vec<Device>>,
     /// Whether there is any disk whose requests are charged, by Steward or somebody else.
     pub(super) any_charged: bool,
     /// Calibrated disks that are left to somebody else, each in a sentence.
@@ -120,6 +122,7 @@ impl Daemon {
         };
         if weights.is_empty() && limits.is_empty() {
             (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
+            wanted.devices = Some(devices);
             self.hand_disk_out_no_longer();
             return wanted;
         }
@@ -147,6 +150,7 @@ impl Daemon {
         let known = weights.into_iter().filter_map(|(path, weight)| Some((id(&path)?, path, weight)));
         wanted.weights = known.map(|(id, path, weight)| (path, (id, weight))).collect();
         wanted.limits = self.limits_of_devices(&limits, &devices);
+        wanted.devices = Some(devices);
         wanted
     }
 
@@ -214,9 +218,13 @@ impl Daemon {
         let is_below = |path: &&str| upwards(path).any(|above| class(above) == Some(Class::Interactive));
         let is_first = |path: &str| upwards(path).find_map(class) == Some(Class::Interactive);
         // All of them, since what the kernel writes back is known by the cgroup alone that has changed it.
+        let ids = |path: &str| match wanted.of_first.ids.get(path) {
+            Some(ids) => ids.clone(),
+            None => self.domains.cgroups_of(path).into_iter().map(|(_, cgroup_id)| cgroup_id).collect(),
+        };
         let known = |path: &str| {
-            let (is_first, cgroups) = (is_first(path), self.domains.cgroups_of(path));
-            cgroups.into_iter().map(move |(_, cgroup_id)| (cgroup_id, is_first))
+            let is_first = is_first(path);
+            ids(path).into_iter().map(move |cgroup_id| (cgroup_id, is_first))
         };
         wanted.cgroups = self.domains.made().filter(is_below).flat_map(known).collect();
     }
@@ -286,7 +294,9 @@ impl Daemon {
         for path in self.domains.made().filter(is_first) {
             let highest = shares::highest_first(tree, path).unwrap_or(path);
             let cgroups = self.domains.cgroups_of(path);
-            of_first.cgroups.extend(cgroups.iter().map(|(_, id)| (*id, highest.to_owned())));
+            let ids: Vec<u64> = cgroups.iter().map(|(_, cgroup_id)| *cgroup_id).collect();
+            of_first.cgroups.extend(ids.iter().map(|cgroup_id| (*cgroup_id, highest.to_owned())));
+            of_first.ids.insert(path.to_owned(), ids);
             for pid in self.domains.processes_in(cgroups) {
                 first.insert(pid, path.to_owned());
                 of_first.processes.insert(pid, highest.to_owned());

@@ -16,6 +16,8 @@ pub(super) struct OfFirst {
     pub(super) processes: BTreeMap<i32, String>,
     /// The same of the cgroups of these domains, by id.
     pub(super) cgroups: BTreeMap<u64, String>,
+    /// These ids, by the domain's path.
+    pub(super) ids: BTreeMap<String, Vec<u64>>,
 }
 
 /// All of it, with when each was seen last, in nanoseconds.
@@ -82,6 +84,7 @@ mod tests {
         let of_first = || OfFirst {
             processes: BTreeMap::from([(1, "steward.a".to_owned())]),
             cgroups: BTreeMap::from([(70, "steward.a".to_owned())]),
+            ids: BTreeMap::new(),
         };
         places.note(S, &BTreeSet::from([1, 2]), of_first(), |pid| (pid == 2).then(|| "user".to_owned()));
         let both = guard::Places::from([(1, "steward.a".to_owned()), (2, "user".to_owned())]);

@@ -66,12 +66,15 @@ impl Daemon {
         let for_others = seen.for_others.clone();
         let of_domains = seen.domains.keys().copied().collect();
         let Decision { priorities, ordered, waits, mut left, .. } =
-            self.disk.decide(now_ns, seen, domains.of_first, &self.options.roots);
+            self.disk.decide(now_ns, seen, domains.of_first, domains.devices.as_deref(), &self.options.roots);
         // In a domain that comes first, what is started is to have it too.
         heirs.retain(|task| !priorities.contains_key(task));
         left.extend(domains.no_longer_first.into_iter().filter(|(task, _)| !priorities.contains_key(task)));
         let disks = match ordered {
-            true => devices::present(&self.options.roots),
+            true => match &domains.devices {
+                Some(devices) => devices::present_among(devices),
+                None => devices::present(&self.options.roots),
+            },
             false => BTreeMap::new(),
         };
         let lost = self.disk.lost;

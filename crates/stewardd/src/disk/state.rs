@@ -1,5 +1,6 @@
 //! What is wanted of the disk.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -287,12 +288,14 @@ impl Disk {
         self.look_soon();
     }
 
-    /// Decides what is to be done about what was seen; `of_first` is what domains say of who is served first.
+    /// Decides what is to be done about what was seen; `of_first` is what domains say of who is served first, and
+    /// `devices` are the machine's disks where they have been looked at already.
     pub(super) fn decide(
         &mut self,
         now_ns: u64,
         mut seen: Seen,
         of_first: OfFirst,
+        devices: Option<&[Device]>,
         roots: &Roots,
     ) -> Decision {
         let first = seen.first_processes();
@@ -312,7 +315,7 @@ impl Disk {
             }
             let mut known = seen.all_processes();
             known.retain(|pid| taken.contains_key(pid) || !first.contains(pid));
-            (self.disks_since(now_ns, &known, roots), taken)
+            (self.disks_since(now_ns, &known, devices, roots), taken)
         });
         let taken = taken.as_ref().map(|(disks, taken)| (disks, taken));
         self.first.clone_from(&seen.domains);
@@ -386,8 +389,15 @@ impl Disk {
     }
 
     /// What disks have done since the last look, also for those who are not among `known`: who are there.
-    fn disks_since(&mut self, now_ns: u64, known: &BTreeSet<i32>, roots: &Roots) -> Disks {
-        let devices = devices::list(roots).unwrap_or_default();
+    fn disks_since(
+        &mut self,
+        now_ns: u64,
+        known: &BTreeSet<i32>,
+        devices: Option<&[Device]>,
+        roots: &Roots,
+    ) -> Disks {
+        let listed = || Cow::Owned(devices::list(roots).unwrap_or_default());
+        let devices = devices.map_or_else(listed, Cow::Borrowed);
         let own: Vec<&Device> = devices.iter().filter(|device| device.is_own()).collect();
         let done = usage::of_disks(own.iter().map(|device| device.name.as_str()), roots);
         let passed_ns = now_ns.saturating_sub(self.done.0).max(1);
@@ -692,9 +702,9 @@ mod tests {
         };
         let mut disk = Disk::new(Arc::new(FakeDisk::default()));
         done((0, 0), (0, 0));
-        disk.disks_since(0, &BTreeSet::new(), &roots);
+        disk.disks_since(0, &BTreeSet::new(), None, &roots);
         done((100, 500), (4000, 1000));
-        let disks = disk.disks_since(1_000_000_000, &BTreeSet::new(), &roots);
+        let disks = disk.disks_since(1_000_000_000, &BTreeSet::new(), None, &roots);
         let of = |bytes, requests, busy, serves_first| guard::Disk {
             busy,
             bytes,

@@ -16,12 +16,12 @@ impl Domains {
     /// All cgroups with processes of the levels on which a domain with processes was given something of the disk;
     /// `None` where there is no such domain.
     pub(crate) fn disk_levels(&self) -> Option<Tree> {
-        let cgroups = self.cgroups.as_ref().ok()?;
+        let mut populated = self.populated.borrow_mut();
+        let cgroups = self.cgroups.as_ref().ok()?.as_ref();
+        let mut is_populated = |path: &str| populated.is_populated(cgroups, path);
         let given = self.held.values().filter(|held| held.made && !held.settings.disk.is_default());
-        let used: Vec<&str> = given
-            .map(|held| held.path.as_str())
-            .filter(|path| cgroups.is_populated(path).unwrap_or(false))
-            .collect();
+        let used: Vec<&str> =
+            given.map(|held| held.path.as_str()).filter(|path| is_populated(path)).collect();
         if used.is_empty() {
             return None;
         }
@@ -29,8 +29,8 @@ impl Domains {
         // Who has no process takes nothing.
         let beside: Vec<String> = payers
             .into_iter()
-            .flat_map(|path| self.children_of(cgroups.as_ref(), path).each)
-            .filter(|path| cgroups.is_populated(path).unwrap_or(false))
+            .flat_map(|path| self.children_of(cgroups, path).each)
+            .filter(|path| is_populated(path))
             .collect();
         Some(self.tree_of(beside.iter().map(String::as_str)))
     }

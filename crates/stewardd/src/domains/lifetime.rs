@@ -65,6 +65,7 @@ impl Domains {
         }
         let (mut ended, mut opened) = (false, false);
         for path in changes {
+            self.populated.get_mut().note_change(&path);
             if let Some(held) = self.held.get_mut(&path).filter(|held| !held.used) {
                 held.used = true;
                 self.changed = true;

@@ -100,10 +100,10 @@ impl Domains {
     }
 
     pub(super) fn watch(&mut self, path: &str) -> Result<(), ApiError> {
-        match &mut self.cgroups {
-            Ok(cgroups) => cgroups.watch(path).map_err(|error| kernel_failed(&error)),
-            Err(_) => Ok(()),
-        }
+        let Ok(cgroups) = &mut self.cgroups else { return Ok(()) };
+        let watched = cgroups.watch(path);
+        self.populated.get_mut().note_watch(path, watched.is_ok());
+        watched.map_err(|error| kernel_failed(&error))
     }
 
     /// Makes a cgroup, and the way to it. One that is there already, left by an earlier daemon, is taken over.

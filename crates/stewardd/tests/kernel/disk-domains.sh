@@ -88,7 +88,8 @@ kill $greedy $usual
 wait_for '! is_ordered'
 wait_for '! test -e /sys/fs/cgroup/steward.a/io.bfq.weight'
 
-# One program after the other in a domain that comes first, which nobody there has started, beside one in the background.
+# One program after the other in a domain that comes first, which nobody there has started, beside one in the
+# background.
 section short-lived
 lost_together() { grep -o 'decision="disk-set-back".*' /tmp/log | grep 'cgroup="steward.a"'; }
 in_a() { sh -c "echo \$\$ >/sys/fs/cgroup/steward.a/cgroup.procs; exec $(reads $1) count=20" 2>/dev/null; }

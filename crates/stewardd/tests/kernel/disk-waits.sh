@@ -48,7 +48,8 @@ steward explain --domain batch
 steward domain show batch | grep -i disk
 end
 stop_daemon
-# How often commits wait for data of others: by default, and where blocks that are written later are given out as written.
+# How often commits wait for data of others: by default, and where blocks that are written later are given out as
+# written.
 section commits
 trace=/sys/kernel/tracing
 echo 'p:waited jbd2_journal_finish_inode_data_buffers' >>$trace/kprobe_events
