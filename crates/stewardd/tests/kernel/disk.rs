@@ -392,3 +392,16 @@ fn what_the_daemon_itself_spends_on_a_busy_disk_is_little() {
         ("with-two-hundred-less-than-a-two-hundredth", &|| assert!(part("many") < 0.005)),
     ]);
 }
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn half_of_a_disk_is_about_half_of_its_time_also_for_pages_beside_large_pieces() {
+    let told = Transcript::with_timed_disk(counted(512), include_str!("disk-mixed.sh"));
+    let text = told.text("mixed");
+    println!("{text}");
+    // BFQ charges who reads large pieces by what they carry (docs/disk.md): two fifths of the time is what is left.
+    check(&[("no-less-than-a-third-is-had", &|| {
+        let thousandths = figure(&text, "thousandths");
+        assert!((333..600).contains(&thousandths), "{text}");
+    })]);
+}
