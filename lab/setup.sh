@@ -18,7 +18,7 @@ packages=(
     clang-19 llvm-19
     autoconf automake libtool gettext autopoint flex bison gawk pkg-config
     gcc make libc6-dev libgc1
-    qemu-system-x86 busybox-static cpio zstd xz-utils e2fsprogs util-linux
+    qemu-system-x86 busybox-static cpio zstd xz-utils e2fsprogs util-linux mount dmsetup
     ca-certificates curl git python3
     tmux # the tests of steward top look at it in a terminal
 )

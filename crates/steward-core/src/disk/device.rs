@@ -70,6 +70,11 @@ impl Device {
         !self.stands_for_others && self.path_of.is_none()
     }
 
+    /// Whether it is memory: compressed (zram), or a disk of it (brd). It has nothing to tell it by but its name.
+    pub fn is_memory(&self) -> bool {
+        self.stands_for_others && ["zram", "ram"].iter().any(|kind| self.name.starts_with(kind))
+    }
+
     /// Whether it is to be taken for a disk that rotates: by what its owner says, else by how many pages far from each
     /// other it was found to read in a second, else by what it says itself.
     pub fn rotates(&self) -> bool {

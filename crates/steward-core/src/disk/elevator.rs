@@ -348,6 +348,9 @@ pub struct InForce {
 /// What makes classes and fractions count on a device, or why nothing does, as a part of a sentence.
 pub fn backend(device: &Device, in_force: &InForce) -> String {
     let (elevator, places) = (device.elevator.as_str(), device.requests);
+    if device.is_memory() {
+        return "it is memory: nothing orders its requests, and no class or fraction counts there".to_owned();
+    }
     if device.stands_for_others && !device.below.is_empty() {
         return format!("it hands its requests to {}: what is said of that counts", and(&device.below));
     }
@@ -677,6 +680,19 @@ mod tests {
         );
         let Choice::Leave(why) = choose(&device, Need::default()) else { panic!("others order them") };
         assert_eq!(why, "it hands its requests to sda, sdb and sdc, where they are ordered");
+    }
+
+    #[test]
+    fn what_is_memory_says_so() {
+        let device = |name: &str| Device { stands_for_others: true, name: name.to_owned(), ..disk() };
+        let said = |name| backend(&device(name), &InForce::default());
+        assert!(
+            said("zram0").starts_with("it is memory") && !said("loop0").contains("memory"),
+            "{}",
+            said("loop0")
+        );
+        // A disk of its own is none, whatever it is called.
+        assert!(!Device { stands_for_others: false, ..device("ram0") }.is_memory());
     }
 
     #[test]

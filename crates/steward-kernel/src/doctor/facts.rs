@@ -359,7 +359,14 @@ impl<'a> Look<'a> {
         }
         let disks = listed.iter().map(|device| (device.name.as_str(), device.identity.as_str()));
         let no_such = config.without_device(disks);
-        let is_told = |device: &Device| !device.stands_for_others || !device.below.is_empty();
+        // Memory that nobody has set up has a size of nothing.
+        let mut has_room = |device: &Device| {
+            let size = self.read(self.roots.sys.join("block").join(&device.name).join("size"));
+            size.is_some_and(|size| size.trim() != "0")
+        };
+        let is_told = |device: &Device| {
+            !device.stands_for_others || !device.below.is_empty() || device.is_memory() && has_room(device)
+        };
         (listed.into_iter().filter(is_told).collect(), no_such)
     }
 

@@ -368,6 +368,54 @@ fn a_disk_that_does_not_rotate_is_calibrated_and_charged_and_nothing_is_left_of_
     ]);
 }
 
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn what_stands_for_a_disk_is_left_alone_and_leads_to_it() {
+    let script = include_str!("disk-kinds.sh");
+    let programs =
+        ["dmsetup", "losetup"].map(|name| (format!("/usr/sbin/{name}"), format!("/lab/bin/{name}")));
+    let programs = programs.each_ref().map(|(host, guest)| (host.as_str(), guest.as_str()));
+    let told = Transcript::with_timed_disk_and(counted(700), &programs, script);
+    let pages = |section: &str, place: &str| figure(&told.text(section), place);
+    for place in ["plain", "line", "loop"] {
+        println!(
+            "{place}: {} pages without Steward, {} with it",
+            pages("stock", place),
+            pages("first", place)
+        );
+    }
+    check(&[
+        ("the-doctor-says-what-controls-each", &|| {
+            told.says(
+                "doctor",
+                &[
+                    "Disk dm-0: it hands its requests to nullb0: what is said of that counts",
+                    "Disk loop0: it hands its requests to nullb0: what is said of that counts",
+                    "Disk zram0: it is memory: nothing orders its requests",
+                    "Disk nullb0: ",
+                ],
+            );
+        }),
+        ("so-is-the-domain-told", &|| {
+            told.says("explain", &["nullb0", "bfq with 1024 places: classes and fractions count"]);
+        }),
+        ("nothing-is-changed-of-them", &|| {
+            assert_eq!(told.text("during"), told.text("before"));
+            assert!(told.text("before").contains("loop0 scheduler"), "{}", told.text("before"));
+        }),
+        ("through-each-who-is-served-first-is-so-on-the-disk-below", &|| {
+            for place in ["plain", "line", "loop"] {
+                assert!(pages("first", place) > 2 * pages("stock", place), "{place}: {}", told.text("first"));
+            }
+        }),
+        ("with-what-they-stood-on-gone-the-rest-is-told", &|| {
+            let text = told.text("gone");
+            assert!(text.contains("Disk nullb0: ") && !text.contains("dm-0"), "{text}");
+            told.says("gone", &["exit code 0"]);
+        }),
+    ]);
+}
+
 /// How many instructions a CPU of today does in a second, in thousands, as docs/disk.md reckons.
 const CPU_OF_TODAY: f64 = 2_700_000.0;
 

@@ -46,12 +46,19 @@ impl Transcript {
 
     /// With a disk whose speed is in the guest's time, which the script makes with `/lab/timed-disk.sh`.
     pub fn with_timed_disk(config: MachineConfig, script: &str) -> Self {
+        Self::with_timed_disk_and(config, &[], script)
+    }
+
+    /// The same with these programs of the host, which `lab/setup.sh` has installed; each with where it is in the
+    /// machine.
+    pub fn with_timed_disk_and(config: MachineConfig, programs: &[(&str, &str)], script: &str) -> Self {
         let disk = steward_machine::repository().join("lab/machine/timed-disk.sh");
-        let files =
-            [(disk.as_path(), "/lab/timed-disk.sh"), (Path::new("/usr/sbin/mke2fs"), "/lab/bin/mke2fs")];
-        let files =
-            files.map(|(host, guest)| GuestFile::from_host(host, guest).expect("every machine has it"));
-        Self::with_files(config, files.to_vec(), script)
+        let disk = (disk.as_path(), "/lab/timed-disk.sh");
+        let always = [disk, (Path::new("/usr/sbin/mke2fs"), "/lab/bin/mke2fs")];
+        let more = programs.iter().map(|(host, guest)| (Path::new(*host), *guest));
+        let brought =
+            |(host, guest): (&Path, &str)| GuestFile::from_host(host, guest).expect("every machine has it");
+        Self::with_files(config, always.into_iter().chain(more).map(brought).collect(), script)
     }
 
     pub fn with_files(config: MachineConfig, more: Vec<GuestFile>, script: &str) -> Self {
