@@ -181,9 +181,9 @@ impl DomainTable {
         unsafe { decide_order_precedes(self, std::ptr::null(), a, b, false) }
     }
 
-    /// Whether tasks of domain `waiting` come before a task of domain `running`, which runs: among those that have all
-    /// of their credit, who runs goes on. `few` is the order of tasks that may run on some CPUs only, of the CPU where it
-    /// runs, where both are such. O(depth).
+    /// Whether tasks of domain `waiting` come before a task of domain `running`, which runs: among those that have
+    /// all of their credit, who runs goes on. `few` is the order of tasks that may run on some CPUs only, of the CPU
+    /// where it runs, where both are such. O(depth).
     pub fn precedes_running(&self, few: Option<&CpuOrder>, waiting: u16, running: u16) -> bool {
         let few = few.map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: as in reset().

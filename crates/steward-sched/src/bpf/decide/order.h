@@ -179,17 +179,19 @@ DECIDE_CALLED void virtual_pays(struct domain_table *t)
 	volatile struct walk *walk = &t->walk;
 	u32 level = walk->level, node = walk->node, reserved = node_reserved(t, node);
 	u64 served_ns = domain_at(t, level)->served_ns, reserved_key = walk->reserved_key;
-	u64 clock = walk->clock, paid;
+	u64 clock = walk->clock, turn, paid;
 	struct account *account = account_of(t, node);
 
 	if (reserved && !clock_before(served_ns + RESERVED_DEBT_NS * order_cpus(t) * SHARE_ONE / reserved, reserved_key)) {
 		walk->reserved_key = reserved_key + walk->used_ns * SHARE_ONE / reserved;
 		return;
 	}
-	/* Credit beyond a cycle is forgotten while it is served as well, as the clock goes on: who is served less than it
-	 * is due has all of its credit at every moment, not a slice less than those that wait. */
-	paid = later(walk->paid, clock - VIRTUAL_TIME_BEHIND_MAX) + virtual_cost(walk->used_ns, walk->weight);
-	paid = later(paid, walk->credit);
+	/* Who came back among few has more credit than is due among many: what it has now and is served, it is served on
+	 * the credit of now. But what was forgotten of that during this turn goes first: who is served less than it is due
+	 * has all of its credit at every moment, not a slice less than those that wait. */
+	turn = virtual_cost(2 * SLICE_NS * order_cpus(t), walk->beside);
+	paid = later(later(walk->paid, clock - VIRTUAL_TIME_BEHIND_MAX), walk->credit - turn);
+	paid = later(paid + virtual_cost(walk->used_ns, walk->weight), walk->credit);
 	account->paid = clock_before(walk->latest, paid) ? walk->latest : paid;
 	account->ahead += virtual_cost(walk->used_ns - walk->placed_ns, walk->weight);
 	account->total += virtual_cost(walk->used_ns, walk->weight);
