@@ -41,7 +41,7 @@ fn a_running_program_gets_memory_with_all_that_it_has_started_also_while_it_fork
                     "process 2 is a thread of the kernel",
                     "from process 1 all others descend",
                     "that is stewardd itself",
-                    "THREAD is a thread of process DAEMON",
+                    "is a thread of process",
                     "no process 999999999",
                     "user 1000 may not limit",
                     "is in another, whose processes are its manager's business",

@@ -46,7 +46,7 @@ try steward set 2 --memory-min 1M
 try steward set 1 --memory-min 1M
 try steward set $daemon --memory-min 1M
 thread=$(ls /proc/$daemon/task | tail -n 1)
-try steward set $thread --memory-min 1M | sed "s/$thread/THREAD/; s/$daemon/DAEMON/g"
+try steward set $thread --memory-min 1M
 try steward set 999999999 --memory-min 1M
 try as_user "steward set $lone --memory-min 1M"
 grep '^0::' /proc/$lone/cgroup
