@@ -59,8 +59,13 @@ fn a_running_program_gets_memory_with_all_that_it_has_started_also_while_it_fork
             assert!(!forks.iter().any(|line| line.starts_with("left: ")), "{forks:?}");
             // Itself, and each of 300 with what that began.
             assert_eq!(forks.last().map(String::as_str), Some("there: 601"), "{forks:?}");
-            // Not all of a chain, in which each begins the next: a known limit (docs/memory.md).
-            assert!(told.text("chain").starts_with("there: "), "{}", told.text("chain"));
+            // All of a chain, or it says that it was not.
+            let chain = told.text("chain");
+            println!("{chain}");
+            assert!(
+                chain.ends_with("there: 101") || chain.contains("Not all that descend from it were moved"),
+                "{chain}"
+            );
         }),
         ("what-has-the-rights-of-another-stays-where-it-was", &|| {
             told.says(
