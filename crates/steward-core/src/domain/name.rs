@@ -148,7 +148,12 @@ pub fn upwards(path: &str) -> impl Iterator<Item = &str> {
 
 /// Whether `path` is `above` or lies somewhere below it.
 pub fn is_at_or_below(path: &str, above: &str) -> bool {
-    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    above.is_empty() || path == above || is_below(path, above)
+}
+
+/// Whether `path` lies somewhere below `above`, which is not the root.
+pub fn is_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// The cgroup directly below the root that a path is at or below; the root's own is empty.
@@ -343,6 +348,7 @@ mod tests {
     fn a_path_is_below_another_only_at_the_border_of_a_part() {
         assert!(is_at_or_below("a/b", "a") && is_at_or_below("a", "a") && is_at_or_below("a", ""));
         assert!(!is_at_or_below("ab", "a") && !is_at_or_below("a", "a/b"));
+        assert!(is_below("a/b", "a") && !is_below("a", "a") && !is_below("ab", "a"));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::name::{OWN_LEAF, domain_of, parent_of};
+use crate::domain::name::{OWN_LEAF, domain_of, is_below, parent_of};
 use crate::domain::tree::Tree;
 use crate::memory::shortage::kept_at_most;
 
@@ -105,9 +105,11 @@ fn within_maxima(limits: &Limits, kept: &BTreeMap<String, u64>, path: &str, byte
         .filter_map(|above| Some((above, limits.cgroups.get(above).and_then(|told| told.max_bytes)?)));
     maxima.fold(bytes, |bytes, (above, max_bytes)| {
         let most_bytes = kept_at_most(max_bytes);
-        let is_below =
-            |(path, _): &(&String, &u64)| path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'));
-        let all = kept.iter().filter(is_below).map(|(_, bytes)| u128::from(*bytes)).sum::<u128>();
+        let all = kept
+            .iter()
+            .filter(|(path, _)| is_below(path, above))
+            .map(|(_, bytes)| u128::from(*bytes))
+            .sum::<u128>();
         let part = u128::from(bytes) * u128::from(most_bytes) / all.max(1);
         if all > u128::from(most_bytes) { u64::try_from(part).unwrap_or(bytes) } else { bytes }
     })
@@ -117,9 +119,7 @@ fn within_maxima(limits: &Limits, kept: &BTreeMap<String, u64>, path: &str, byte
 /// kernel would have nothing to take at that maximum, and end somebody.
 fn lessen(limits: &mut Limits, maxima: &BTreeMap<String, u64>) {
     for (above, max_bytes) in maxima {
-        let is_below =
-            |path: &str| path.strip_prefix(above.as_str()).is_some_and(|rest| rest.starts_with('/'));
-        let told = limits.cgroups.iter_mut().filter(|(path, _)| is_below(path));
+        let told = limits.cgroups.iter_mut().filter(|(path, _)| is_below(path, above));
         let mut minima: Vec<(&String, &mut u64)> =
             told.filter_map(|(path, told)| Some((path, told.min_bytes.as_mut()?))).collect();
         let all = minima.iter().map(|(_, bytes)| u128::from(**bytes)).sum::<u128>();

@@ -18,7 +18,7 @@ use steward_core::domain::{Change, Setting, Settings, name};
 use steward_core::resource::Resource;
 use steward_core::{cpu, disk, memory};
 use steward_kernel::cgroup::tree::Cgroup;
-use steward_kernel::process;
+use steward_kernel::process::{self, Pidfd};
 
 use self::listing::Purpose;
 use crate::daemon::Daemon;
@@ -318,16 +318,7 @@ impl Daemon {
         let (target, about) = self.target(caller, &cgroup);
         self.permit(caller, &Request::new(Action::Limit, Resource::Cpu, target, about))?;
         self.domains.enter(pid, &cgroup.path)?;
-        self.disk.look_soon();
-        let entered = self.still_of(&process, user).and_then(|()| self.still_there(&cgroup));
-        if let Err(error) = entered {
-            if process.is_alive() {
-                self.put_back(pid, &from);
-            } else {
-                self.put_stranger_back(pid, &cgroup.path);
-            }
-            return Err(error);
-        }
+        self.has_moved(&process, user, &from, &cgroup)?;
         let names = self.domains.names();
         let left = self.domains.left_behind(&cgroup.path).into_iter().filter(|(of, ..)| *of == pid);
         let left_bytes = left.map(|(.., bytes)| bytes).fold(0, u64::saturating_add);
@@ -346,6 +337,28 @@ impl Daemon {
             caller.pid
         );
         Ok(moved)
+    }
+
+    /// A process that is held was moved. It is put back if it became another user's meanwhile, or the cgroup another
+    /// one; and so is who was moved in place of one that had ended, if anybody was.
+    pub(crate) fn has_moved(
+        &mut self,
+        process: &Pidfd,
+        user: Option<u32>,
+        from: &str,
+        to: &Cgroup,
+    ) -> Result<(), ApiError> {
+        self.disk.look_soon();
+        let entered = self.still_of(process, user).and_then(|()| self.still_there(to));
+        if entered.is_err() {
+            let pid = process.id().tid;
+            if process.is_alive() {
+                self.put_back(pid, from);
+            } else {
+                self.put_stranger_back(pid, &to.path);
+            }
+        }
+        entered
     }
 
     /// Whoever put a process into a domain may have done so to limit it: out of a domain of somebody else it is not
@@ -384,7 +397,7 @@ impl Daemon {
 
     /// The process that was to be moved had ended. If its pid was given out again before the move, another process was
     /// moved in its place: that one goes where its parent is, which is where it was born.
-    pub(crate) fn put_stranger_back(&self, pid: i32, moved_to: &str) {
+    fn put_stranger_back(&self, pid: i32, moved_to: &str) {
         let roots = &self.options.roots;
         let Ok(cgroups) = self.domains.cgroups() else { return };
         let is_here = cgroups.path_of(pid).is_ok_and(|path| name::domain_of(&path) == moved_to);

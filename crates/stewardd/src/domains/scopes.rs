@@ -83,7 +83,7 @@ impl Domains {
     /// Holds what a scope is to be promised against the maxima of those above it, with what others below these are
     /// promised: where all that may be there were kept, the kernel would have nothing to take, and end somebody.
     pub(super) fn hold_against_maxima(&self, path: &str, settings: &Settings) -> Result<(), Refusal> {
-        let promised = |held: &super::Held| held.settings.memory.min_bytes;
+        let promised = |held: &Held| held.settings.memory.min_bytes;
         let (asked, before) =
             (settings.memory.min_bytes.unwrap_or(0), self.held.get(path).and_then(promised).unwrap_or(0));
         if asked <= before {

@@ -144,14 +144,13 @@ impl Daemon {
         }
         let cgroup = self.domains.of_process(pid)?;
         let family = Family::of(process.id());
-        let walk = match self.kind_of(&cgroup, pid) {
-            Kind::Others => None,
-            _ => Some(Walk::below(&cgroup.path)),
-        };
-        let stage = walk.map_or(Stage::Asking, |walk| Stage::Looking { cgroup: cgroup.clone(), walk });
-        let is_shared = matches!(stage, Stage::Asking);
-        let setting = Box::new(Setting { process, user, settings, permitted: vec![limit], family, stage });
-        if is_shared { self.give_own(caller, setting, &cgroup) } else { self.go_on_setting(caller, setting) }
+        let begin =
+            |stage| Box::new(Setting { process, user, settings, permitted: vec![limit], family, stage });
+        if matches!(self.kind_of(&cgroup, pid), Kind::Others) {
+            return self.give_own(caller, begin(Stage::Asking), &cgroup);
+        }
+        let walk = Walk::below(&cgroup.path);
+        self.go_on_setting(caller, begin(Stage::Looking { cgroup, walk }))
     }
 
     /// Makes one piece more of it.
@@ -396,8 +395,7 @@ impl Daemon {
         }))
     }
 
-    /// Moves a process that is held. It is put back if it became another user's meanwhile; and who was moved in place
-    /// of one that had ended, if anybody was.
+    /// Moves a process that is held.
     fn move_held(
         &mut self,
         process: &Pidfd,
@@ -410,16 +408,7 @@ impl Daemon {
             true => self.domains.enter_scope(pid, &to.path)?,
             false => self.domains.enter(pid, &to.path)?,
         }
-        self.disk.look_soon();
-        let entered = self.still_of(process, user).and_then(|()| self.still_there(to));
-        if entered.is_err() {
-            if process.is_alive() {
-                self.put_back(pid, from);
-            } else {
-                self.put_stranger_back(pid, &to.path);
-            }
-        }
-        entered
+        self.has_moved(process, user, from, to)
     }
 
     /// Moves some more of those that descend from it.
