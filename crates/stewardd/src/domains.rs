@@ -495,7 +495,8 @@ impl Domains {
         let is_made = |path: &str| self.held.get(path).is_some_and(|held| held.made || held.scope);
         let has_leaf = |path: &str| self.held.get(path).is_some_and(|held| held.leaf);
         let tree = self.tree_of(self.held.keys().map(String::as_str));
-        let wanted = limits(&tree, &is_made, &has_leaf, &self.cared.minimum_bytes, &self.maxima);
+        let mut wanted = limits(&tree, &is_made, &has_leaf, &self.cared.minimum_bytes, &self.maxima);
+        wanted.slow_above(&self.cared.ceilings);
         let id_of = |path: &str| match self.held.get(path) {
             Some(held) => Some(held.cgroup_id),
             None => cgroups.find(path).ok().map(|cgroup| cgroup.id),

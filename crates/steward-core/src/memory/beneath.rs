@@ -6,6 +6,10 @@
 //! below one with a maximum leaves others a part of it, and nothing is kept there once all that could be taken in it
 //! comes near to nothing, as [`super::manager`] does with the machine as a whole. A limit of what may be swapped out
 //! is a smaller swap.
+//!
+//! Nobody has to be fast enough for that: whoever allocates into the last part is slowed (`memory.high`), and not
+//! ended, until it is seen; and as long as there is anything to take in it, kept or not, it is taken for who allocates
+//! there before that part is touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,10 +33,21 @@ pub struct Nearing {
     pub charged_bytes: u64,
 }
 
+/// Who allocates in a cgroup that has more than this has memory taken there first, and is slowed where none can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// The cgroup's id.
+    pub id: u64,
+    /// How much, in bytes.
+    pub bytes: u64,
+}
+
 /// What is remembered of one from look to look.
 #[derive(Clone, Copy, Debug, Default)]
 struct Remembered {
     short: Shortage,
+    /// Of what could be taken if nothing were kept.
+    full: Shortage,
     last: Option<(u64, Distance)>,
 }
 
@@ -61,6 +76,8 @@ struct Standing {
     ahead_bytes: u64,
     is_far: bool,
     is_short: bool,
+    /// There would be as little left if nothing were kept: who allocates there has all of its maximum.
+    is_full: bool,
 }
 
 /// How all of them stand at one look.
@@ -90,13 +107,22 @@ impl Beneath {
         let ids: BTreeSet<u64> = all.keys().map(|place| domains[*place].id).collect();
         self.0.retain(|id, _| ids.contains(id));
         let stands = |(place, below): (usize, Below)| {
-            let distance = distance(machine, domains, place, &below, promised_bytes[place])?;
-            Some(self.stands(now_ns, &domains[place], below, distance))
+            let distance_beside =
+                |below: &Below| distance(machine, domains, place, below, promised_bytes[place]);
+            let (distance, of_all) = (distance_beside(&below)?, distance_beside(&Below::default())?);
+            Some(self.stands(now_ns, &domains[place], below, distance, of_all))
         };
         Found(all.into_iter().filter_map(stands).collect())
     }
 
-    fn stands(&mut self, now_ns: u64, seen: &Seen, below: Below, distance: Distance) -> Standing {
+    fn stands(
+        &mut self,
+        now_ns: u64,
+        seen: &Seen,
+        below: Below,
+        distance: Distance,
+        of_all: Distance,
+    ) -> Standing {
         let max_bytes = seen.principal.max_bytes;
         let known = self.0.entry(seen.id).or_default();
         let falls_bytes = known
@@ -112,6 +138,7 @@ impl Beneath {
             ahead_bytes,
             is_far: distance.bytes() >= max_bytes / 4 * 3,
             is_short: known.short.becomes(now_ns, near_bytes(max_bytes), ahead_bytes),
+            is_full: known.full.becomes(now_ns, near_bytes(max_bytes), of_all.bytes()),
         }
     }
 }
@@ -130,6 +157,12 @@ impl Found {
             charged_bytes: standing.charged_bytes.saturating_add(standing.max_bytes / LOOK_PART),
         })
         .collect()
+    }
+
+    /// Below which maximum who allocates is to be slowed before it is reached.
+    pub(super) fn ceilings(&self) -> Vec<Ceiling> {
+        let held = self.0.iter().filter(|standing| !standing.is_full);
+        held.map(|standing| Ceiling { id: standing.id, bytes: kept_at_most(standing.max_bytes) }).collect()
     }
 
     /// Has nothing be kept below those that are short, and no more below the others than leaves a part of their maximum

@@ -16,6 +16,8 @@ use crate::memory::shortage::kept_at_most;
 pub struct Told {
     /// `memory.min`.
     pub min_bytes: Option<u64>,
+    /// `memory.high`: who allocates beyond it has memory taken there first, and is slowed.
+    pub high_bytes: Option<u64>,
     /// `memory.max`.
     pub max_bytes: Option<u64>,
     /// Whether somebody else's cgroup is told it, because a minimum below it counts no further than its own: one that
@@ -49,7 +51,7 @@ pub struct Limits {
 }
 
 /// What the kernel is to be told of this tree. `is_made` says whose cgroups are Steward's, or were made for it: in
-/// those of others nothing is written but the minimum that one below them needs. `has_leaf` says which domains keep
+/// those of others nothing is written but what one below them needs. `has_leaf` says which domains keep
 /// their own processes in a leaf ([`OWN_LEAF`]).
 ///
 /// `kept` is what the memory loop keeps of protected cgroups, by path, in bytes: it goes beyond what they are promised,
@@ -96,6 +98,17 @@ pub fn limits(
     }
     protect_above(&mut limits, is_made);
     limits
+}
+
+impl Limits {
+    /// Has who allocates be slowed before it reaches a maximum with protected ones below it ([`super::beneath`]):
+    /// beyond these, by path, in bytes; sooner where a smaller maximum is told, that was decided on after them.
+    pub fn slow_above(&mut self, ceilings: &BTreeMap<String, u64>) {
+        for (path, bytes) in ceilings.iter().filter(|(path, _)| !path.is_empty()) {
+            let told = self.cgroups.entry(path.clone()).or_default();
+            told.high_bytes = told.max_bytes.map(kept_at_most).into_iter().chain([*bytes]).min();
+        }
+    }
 }
 
 /// What of this is kept of a cgroup, so that all that is kept below one with a maximum leaves a part of it to everybody
@@ -225,6 +238,24 @@ mod tests {
     }
 
     #[test]
+    fn who_allocates_is_slowed_before_a_maximum_with_protected_ones_below_it_is_reached() {
+        let mut told =
+            limits(&tree(&[("steward.a", None, Some(160))]), &|_| true, &|_| false, &none(), &none());
+        let ceilings = |of_a, of_slice| {
+            BTreeMap::from([("steward.a".to_owned(), of_a), ("a.slice".to_owned(), of_slice)])
+        };
+        told.slow_above(&ceilings(120, 300));
+        let of = |told: &Limits, path: &str| told.cgroups.get(path).copied();
+        let own = Told { high_bytes: Some(120), max_bytes: Some(160), ..Told::default() };
+        assert_eq!(of(&told, "steward.a"), Some(own));
+        let of_others = Told { high_bytes: Some(300), ..Told::default() };
+        assert_eq!(of(&told, "a.slice"), Some(of_others));
+        // Its maximum is smaller since.
+        told.slow_above(&ceilings(1500, 300));
+        assert_eq!(of(&told, "steward.a").and_then(|told| told.high_bytes), Some(150));
+    }
+
+    #[test]
     fn only_cgroups_of_stewards_own_are_written_and_memory_is_handed_out_down_to_them() {
         let tree = tree(&[
             ("user.slice", Some(10), None),
@@ -245,10 +276,10 @@ mod tests {
             [(&*scopes[0], Some(10), None), (&*scopes[1], Some(20), None), (&*scopes[2], None, Some(5))];
         let kept = BTreeMap::from([(scopes[2].clone(), 7)]);
         let told = limits(&tree(&domains), &|path| path.ends_with(".scope"), &|_| false, &kept, &none());
-        let passed_on = |bytes| Some(Told { min_bytes: Some(bytes), max_bytes: None, is_passed_on: true });
+        let passed_on = |bytes| Some(Told { min_bytes: Some(bytes), is_passed_on: true, ..Told::default() });
         let of = |path: &str| told.cgroups.get(path).copied();
         assert_eq!(["user.slice", slice, other].map(of), [passed_on(37), passed_on(30), passed_on(7)]);
-        let own = Told { min_bytes: Some(7), max_bytes: Some(5), is_passed_on: false };
+        let own = Told { min_bytes: Some(7), max_bytes: Some(5), ..Told::default() };
         assert_eq!(of(&scopes[2]), Some(own));
         assert_eq!(told.hand_out.iter().collect::<Vec<_>>(), ["", "user.slice", slice, other]);
         // Who limits only needs nothing of those above.

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::beneath::{Beneath, Found, Nearing, stuck_bytes};
+use super::beneath::{Beneath, Ceiling, Found, Nearing, stuck_bytes};
 use super::principal::{Principal, parent_of};
 use super::protection::{Change, Kept, Protection, Wanting};
 use super::seen::{Machine, Seen};
@@ -79,6 +79,9 @@ pub struct Decision {
     /// With more than this charged to one of these the next look is due at once, too.
     #[serde(default)]
     pub nearing: Vec<Nearing>,
+    /// Who is to be slowed before it reaches its maximum.
+    #[serde(default)]
+    pub ceilings: Vec<Ceiling>,
 }
 
 /// What the last look found.
@@ -170,6 +173,7 @@ impl Manager {
             short_below: beneath.short(),
             look_below_bytes: self.look_below_bytes(machine),
             nearing: beneath.nearing(),
+            ceilings: beneath.ceilings(),
         }
     }
 

@@ -9,7 +9,7 @@ use steward_core::memory::seen::Machine;
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::place;
 use steward_kernel::cgroup::processes::Processes;
-use steward_kernel::cgroup::reading::{Bound, CgroupReader, CpuShare, MemoryUse};
+use steward_kernel::cgroup::reading::{Bound, CgroupReader, CpuShare, MemoryBounds, MemoryUse};
 use steward_kernel::cgroup::tree::{Cgroup, CgroupTree};
 use steward_kernel::disk::handed_out;
 use steward_kernel::memory::machine;
@@ -50,8 +50,8 @@ pub trait Cgroups: Send {
     fn cpu_share(&self, path: &str) -> CpuShare;
     /// What it uses of the memory, where that is counted and can be read.
     fn memory_use(&self, path: &str) -> Option<MemoryUse>;
-    /// Its minimum and its maximum of the memory in bytes, `None` for all there is, where it has such.
-    fn memory_bounds(&self, path: &str) -> Option<(Option<u64>, Option<u64>)>;
+    /// How its memory is bounded, where it is.
+    fn memory_bounds(&self, path: &str) -> Option<MemoryBounds>;
     /// What a process has of memory that is its alone, where it runs and that can be read.
     fn private(&self, pid: i32) -> Option<Private>;
     /// What it had of the disks, where that is counted and can be read.
@@ -227,9 +227,8 @@ impl Cgroups for Kernel {
         self.reader(path).and_then(|reader| reader.memory_use()).unwrap_or_default()
     }
 
-    fn memory_bounds(&self, path: &str) -> Option<(Option<u64>, Option<u64>)> {
-        let bounds = self.reader(path).ok()?.memory_bounds().ok()??;
-        Some((bounds.min.limit_bytes(), bounds.max.limit_bytes()))
+    fn memory_bounds(&self, path: &str) -> Option<MemoryBounds> {
+        self.reader(path).ok()?.memory_bounds().ok()?
     }
 
     fn private(&self, pid: i32) -> Option<Private> {

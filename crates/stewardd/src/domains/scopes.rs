@@ -77,7 +77,7 @@ impl Domains {
     /// What somebody else lets a cgroup use at most, in bytes; `None` for all there is.
     fn maximum_of_others(&self, path: &str) -> Option<u64> {
         let cgroups = self.cgroups().ok().filter(|_| !path.is_empty())?;
-        cgroups.memory_bounds(path)?.1
+        cgroups.memory_bounds(path)?.max.limit_bytes()
     }
 
     /// Holds what a scope is to be promised against the maxima of those above it, with what others below these are

@@ -267,7 +267,7 @@ impl Domains {
             }
             // Without a bound it is all.
             let bounds = cgroups.memory_bounds(path);
-            bounds.map_or(0, |(min_bytes, _)| min_bytes.unwrap_or(u64::MAX).min(used_bytes))
+            bounds.map_or(0, |has| has.min.limit_bytes().unwrap_or(u64::MAX).min(used_bytes))
         }
     }
 

@@ -16,7 +16,7 @@ use steward_core::resource::Resource;
 use steward_kernel::KernelError;
 use steward_kernel::cgroup::place::Place;
 use steward_kernel::cgroup::processes::Processes;
-use steward_kernel::cgroup::reading::{CpuShare, MemoryUse};
+use steward_kernel::cgroup::reading::{Bound, CpuShare, MemoryBounds, MemoryUse};
 use steward_kernel::cgroup::tree::Cgroup;
 use steward_kernel::process::private::Private;
 
@@ -345,12 +345,18 @@ impl Cgroups for FakeCgroups {
         tree.used.get(path).copied()
     }
 
-    fn memory_bounds(&self, path: &str) -> Option<(Option<u64>, Option<u64>)> {
+    fn memory_bounds(&self, path: &str) -> Option<MemoryBounds> {
         let tree = self.tree();
         let memory = tree.memory(path);
         let of_others = tree.maxima.get(path).copied();
         let max_bytes = memory.max_bytes.into_iter().chain(of_others).min();
-        Some((Some(memory.min_bytes.unwrap_or(0)), max_bytes))
+        let bound = |bytes: Option<u64>| bytes.map_or(Bound::Max, Bound::Bytes);
+        Some(MemoryBounds {
+            min: Bound::Bytes(memory.min_bytes.unwrap_or(0)),
+            low: Bound::Bytes(0),
+            high: bound(memory.high_bytes),
+            max: bound(max_bytes),
+        })
     }
 
     fn private(&self, pid: i32) -> Option<Private> {

@@ -18,6 +18,9 @@ pub(crate) struct Cared {
     pub(crate) kept_bytes: BTreeMap<String, u64>,
     /// What the kernel is to leave to these: what is kept, and mostly what they have beside that and do not use.
     pub(crate) minimum_bytes: BTreeMap<String, u64>,
+    /// Above how much of what is charged to it who allocates in one is to be slowed, because others below its maximum
+    /// are protected.
+    pub(crate) ceilings: BTreeMap<String, u64>,
     /// What was taken for others.
     pub(crate) taken_bytes: BTreeMap<String, u64>,
     /// How much is to be free, in bytes; 0 while nobody is protected.

@@ -1,6 +1,6 @@
-//! Writes the minimum and the maximum of a cgroup's memory. The worker does it: it may wait for the disk (the undo
-//! journal), and for memory to be taken from the cgroup. Where that takes long, what is used more is held back
-//! meanwhile (`memory.high`), which ends nobody.
+//! Writes the minimum and the maximum of a cgroup's memory, and above how much who allocates there is slowed. The
+//! worker does it: it may wait for the disk (the undo journal), and for memory to be taken from the cgroup. Where that
+//! takes long, what is used more is held back meanwhile (`memory.high`), which ends nobody.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,8 +25,8 @@ const TRIES_MAX: u32 = 5;
 
 /// What writes them.
 pub trait Knobs: fmt::Debug + Send + Sync {
-    /// Has a cgroup have this minimum and this maximum; what is not set is as it was before Steward set it. Waits, but
-    /// not for all of the memory that it may have to take first: what is left of that goes on when it is called again.
+    /// Has a cgroup be told this; what is not set is as it was before Steward set it. Waits, but not for all of the
+    /// memory that it may have to take first: what is left of that goes on when it is called again.
     ///
     /// # Errors
     /// Why not, in a sentence.
@@ -41,7 +41,7 @@ pub trait Knobs: fmt::Debug + Send + Sync {
 pub struct KernelKnobs {
     roots: Roots,
     journal: OwnJournal,
-    /// Those that are held below what their maximum will be, by cgroup id.
+    /// Those in which who allocates is slowed by what was written here, by cgroup id.
     held: Mutex<BTreeSet<u64>>,
 }
 
@@ -76,16 +76,34 @@ impl KernelKnobs {
         Ok(Some(bytes))
     }
 
-    /// Has the kernel hold a cgroup below what its maximum will be, as long as memory is taken from it: programs that
-    /// use more than that fetch it back as fast as it is taken, and their maximum would never be in force (seen). What
-    /// somebody else has set lower than that stays.
+    /// Has who allocates in a cgroup that has more than this have memory taken there first, and be slowed where none
+    /// can be. What somebody else has set lower than that stays.
     fn hold(&self, cgroup: &CgroupReader, place: &Place, bytes: u64) -> Result<(), String> {
-        let bounds = cgroup.memory_bounds().map_err(|error| sentence(&error))?;
-        if bounds.is_some_and(|has| has.high.limit_bytes().is_none_or(|high| high > bytes)) {
+        let mut high = high_bytes(cgroup)?;
+        if high.is_some_and(|high| pages(high) < pages(bytes)) {
+            // What somebody else has set shows once what was written is put back.
+            self.let_go(place)?;
+            high = high_bytes(cgroup)?;
+        }
+        if high.is_none_or(|high| pages(high) > pages(bytes)) {
             self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(place.cgroup_id);
             self.write(place, BoundFile::High, Some(bytes))?;
         }
         Ok(())
+    }
+
+    /// Has who allocates in a cgroup be slowed above this. What it uses more is taken first, in pieces, and meanwhile
+    /// it gets no more than it has: written at once, the kernel would take all of it before this returns.
+    fn lower(&self, cgroup: &CgroupReader, place: &Place, bytes: u64) -> Result<Progress, String> {
+        if high_bytes(cgroup)?.map(pages) == Some(pages(bytes)) {
+            return Ok(Progress::Done);
+        }
+        // Where no more can be taken, who allocates there is slowed until the memory loop sees that.
+        let room = make_room(cgroup, bytes).unwrap_or(Progress::Done);
+        let used = cgroup.memory_current_bytes().map_err(|error| sentence(&error))?.unwrap_or(0);
+        let meanwhile = if room == Progress::Done { bytes } else { bytes.max(used) };
+        self.hold(cgroup, place, meanwhile)?;
+        Ok(room)
     }
 
     /// Holds it no longer.
@@ -120,8 +138,11 @@ impl Knobs for KernelKnobs {
         self.write(place, BoundFile::Min, min_bytes)?;
         match wanted.max_bytes.map_or(Ok(Progress::Done), |max_bytes| make_room(&cgroup, max_bytes)) {
             Ok(Progress::Done) => self.write(place, BoundFile::Max, wanted.max_bytes)?,
+            // Programs that use more than that fetch it back as fast as it is taken, and it would never be in force
+            // (seen).
             Ok(Progress::GoesOn) => {
-                self.hold(&cgroup, place, wanted.max_bytes.unwrap_or(u64::MAX))?;
+                let bounds = wanted.max_bytes.into_iter().chain(wanted.high_bytes);
+                self.hold(&cgroup, place, bounds.min().unwrap_or(u64::MAX))?;
                 return Ok(Progress::GoesOn);
             }
             Err(why) => {
@@ -129,8 +150,10 @@ impl Knobs for KernelKnobs {
                 return Err(why);
             }
         }
-        self.let_go(place)?;
-        Ok(Progress::Done)
+        match wanted.high_bytes {
+            Some(high_bytes) => self.lower(&cgroup, place, high_bytes),
+            None => self.let_go(place).map(|()| Progress::Done),
+        }
     }
 
     fn forget(&self, cgroup_id: u64) {
@@ -169,6 +192,17 @@ fn make_room(cgroup: &CgroupReader, max_bytes: u64) -> Result<Progress, String> 
             Err(error) => return Err(sentence(&error)),
         }
     }
+}
+
+/// Above how much of what is charged to a cgroup who allocates there is slowed, in bytes.
+fn high_bytes(cgroup: &CgroupReader) -> Result<Option<u64>, String> {
+    let bounds = cgroup.memory_bounds().map_err(|error| sentence(&error))?;
+    Ok(bounds.and_then(|has| has.high.limit_bytes()))
+}
+
+/// The kernel keeps whole pages.
+pub(super) fn pages(bytes: u64) -> u64 {
+    bytes / rustix::param::page_size() as u64
 }
 
 fn sentence(error: &KernelError) -> String {

@@ -9,7 +9,7 @@ use steward_core::memory::limits::{Limits as Wanted, Told};
 use steward_core::resource::Resource;
 use steward_kernel::cgroup::place::Place;
 
-use super::knobs::Knobs;
+use super::knobs::{Knobs, pages};
 use crate::domains::cgroups::Cgroups;
 use crate::turn::outstanding::Outstanding;
 use crate::turn::worker::{About, Job, Progress};
@@ -185,10 +185,13 @@ impl Limits {
     /// write anew at any time (systemd does when it has others hand something out, for one).
     pub fn look_again(&mut self, cgroups: &dyn Cgroups, of_others: &dyn Fn(&str) -> bool) {
         let is_other = |told: &Told, path: &str| {
-            let Some((min_bytes, max_bytes)) = cgroups.memory_bounds(path) else { return false };
-            let lacks =
-                told.min_bytes.is_some_and(|bytes| min_bytes.is_some_and(|has| pages(has) < pages(bytes)));
-            lacks || told.max_bytes.is_some_and(|bytes| max_bytes.map(pages) != Some(pages(bytes)))
+            let Some(has) = cgroups.memory_bounds(path) else { return false };
+            let min_lacks = |bytes| has.min.limit_bytes().is_some_and(|min| pages(min) < pages(bytes));
+            let high_lacks = |bytes| has.high.limit_bytes().is_none_or(|high| pages(high) > pages(bytes));
+            let max_differs = |bytes| has.max.limit_bytes().map(pages) != Some(pages(bytes));
+            told.min_bytes.is_some_and(min_lacks)
+                || told.high_bytes.is_some_and(high_lacks)
+                || told.max_bytes.is_some_and(max_differs)
         };
         let known = self.told.iter().filter(|(path, _)| of_others(path) && self.problem(path).is_none());
         let others: Vec<(String, u64, Told)> = known
@@ -247,11 +250,6 @@ impl Limits {
             let _ = cgroups.hand_out(path, Resource::Memory, false);
         }
     }
-}
-
-/// The kernel keeps whole pages.
-fn pages(bytes: u64) -> u64 {
-    bytes / rustix::param::page_size() as u64
 }
 
 #[cfg(test)]

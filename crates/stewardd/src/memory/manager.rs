@@ -95,6 +95,8 @@ pub(crate) struct News {
     pub(crate) is_short: bool,
     /// Those within whose limit too little is left, by path: it is dropped below them.
     pub(crate) short_below: BTreeSet<String>,
+    /// Above how much of what is charged to it who allocates in one is to be slowed, by path, in bytes.
+    pub(crate) ceilings: BTreeMap<String, u64>,
     /// Who was held back since the loop began, by path.
     pub(crate) held_back: BTreeMap<String, HeldBack>,
     /// Why the loop cannot do its work, in a sentence.
@@ -417,6 +419,7 @@ impl Turns {
             || !self.news.changes.is_empty()
             || told.is_short != self.news.is_short
             || told.short_below != self.news.short_below
+            || told.ceilings != self.news.ceilings
             || told.problem != self.news.problem;
         told.clone_from(&self.news);
         state.are_new = true;
@@ -507,6 +510,8 @@ impl Turns {
         self.news.changes.extend(changes);
         self.news.is_short = decision.is_short;
         self.news.short_below = decision.short_below.into_iter().map(path_of).collect();
+        let ceilings = decision.ceilings.into_iter().map(|ceiling| (path_of(ceiling.id), ceiling.bytes));
+        self.news.ceilings = ceilings.collect();
         self.news.source = Some(sight.source());
         self.news.target_bytes = decision.target_bytes;
         self.news.written_per_second = self.written.bytes_per_second();

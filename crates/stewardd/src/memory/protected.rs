@@ -155,6 +155,7 @@ impl Daemon {
                     (path, minimum_bytes)
                 })
                 .collect(),
+            ceilings: news.ceilings.clone(),
             taken_bytes: news.taken_bytes.clone(),
             target_bytes: news.target_bytes,
             written_per_second: news.written_per_second,

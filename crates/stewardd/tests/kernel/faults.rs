@@ -83,6 +83,10 @@ fn nobody_is_ended_for_want_of_memory_who_would_have_lived_without_protection() 
                 "{text}"
             );
         }),
+        ("protection-below-a-maximum-ends-nobody-though-the-daemon-sees-it-late", &|| {
+            told.says("below-a-maximum-unseen", &["lived: sh", "all ended: 0"]);
+            assert!(!told.text("below-a-maximum-unseen").contains("never: "));
+        }),
         ("a-maximum-below-what-is-kept-and-used-comes-into-force", &|| {
             told.says("below-a-maximum-60s", &["of 100 MiB"]);
             assert!(!told.text("below-a-maximum-60s").contains("never: "));

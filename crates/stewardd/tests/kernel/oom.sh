@@ -75,18 +75,29 @@ clean
 lives() { # lives COMMAND...: whether it came to its end
     "$@" >/dev/null 2>&1 && echo "lived: $*" || echo "ended: $*"
 }
-for protect in default 60s; do
-    section below-a-maximum-$protect
+limited=/sys/fs/cgroup/steward.limited
+kept() { echo "kept $(($(cat $limited/reader/memory.min 2>/dev/null || echo 0) >> 20)) MiB"; }
+begin_below() { # begin_below PROTECT: a domain of 200 MB, in which 130 are used
     start_daemon --mechanism deadline
     steward domain create limited --memory-max 200M --keep >/dev/null
-    steward domain create limited/reader --protect=$protect --keep >/dev/null
+    steward domain create limited/reader --protect=$1 --keep >/dev/null
     steward domain create limited/other --keep >/dev/null
     start steward run --domain limited/reader -- keystrokes --anonymous-mb 10 --file /scratch/pages --keys 1000 --pause 0.3
-    limited=/sys/fs/cgroup/steward.limited
     wait_for "[ \$(sed -n 's/^file_mapped //p' $limited/memory.stat) -gt 120000000 ]"
-    [ $protect = default ] || wait_for "[ \$(cat $limited/reader/memory.min) -gt 130000000 ]"
-    kept() { echo "kept $(($(cat $limited/reader/memory.min 2>/dev/null || echo 0) >> 20)) MiB"; }
+    [ $1 = default ] || wait_for "[ \$(cat $limited/reader/memory.min) -gt 130000000 ]"
     kept
+}
+end_below() {
+    sed -n 's/^oom_kill /all ended: /p' $limited/memory.events
+    for pid in $(cat $limited/reader/cgroup.procs); do kill -9 $pid; done
+    clean
+    steward domain remove limited >/dev/null
+    kill $daemon
+    wait $daemon
+}
+for protect in default 60s; do
+    section below-a-maximum-$protect
+    begin_below $protect
     lives steward run --domain limited/other -- memory-ramp --mb 100 --rate 25 --hold 1
     kept
     lives steward run --domain limited/other -- memory-burst --mb 100 --seconds 3 --interval 1
@@ -96,13 +107,19 @@ for protect in default 60s; do
     wait_for "[ \$(cat $limited/memory.max) = 104857600 ]"
     echo "used $(($(cat $limited/memory.current) >> 20)) of $(($(cat $limited/memory.max) >> 20)) MiB"
     wait_for 'test -z "$(steward domain show limited --json | grep failed)"'
-    sed -n 's/^oom_kill /all ended: /p' $limited/memory.events
-    for pid in $(cat $limited/reader/cgroup.procs); do kill -9 $pid; done
-    clean
-    steward domain remove limited >/dev/null
-    kill $daemon
-    wait $daemon
+    end_below
 done
+# Nor does it depend on how soon the daemon sees it: it looks at nothing for two seconds.
+section below-a-maximum-unseen
+begin_below 60s
+kill -STOP $daemon
+(sleep 2; kill -CONT $daemon) &
+continues=$!
+lives sh -c "echo \$\$ >$limited/other/cgroup.procs; exec memory-burst --mb 100 --seconds 1 --interval 2"
+wait $continues
+wait_for "steward events | grep -q 'below it'"
+wait_for "[ \$(cat $limited/memory.high) = 196608000 ]"
+end_below
 # On a disk: what is swapped out to memory takes room there.
 dd if=/dev/zero of=/scratch/swap bs=1M count=300 2>/dev/null
 chmod 600 /scratch/swap

@@ -101,6 +101,30 @@ fn nothing_is_kept_below_one_with_a_maximum_when_nothing_else_is_left_to_take_th
 }
 
 #[test]
+fn who_allocates_is_slowed_before_a_maximum_as_long_as_anything_can_be_taken_below_it_kept_or_not() {
+    let mut manager = Manager::default();
+    // 150 of files that are used, beside programs' own that cannot be swapped out.
+    let domains = |own_mib| {
+        let of_protected = protected(2, Some(0), 150, 150);
+        [limited(1, 320, 150, own_mib), of_protected, cgroup(3, Some(0), own_mib)]
+    };
+    let ceiling = [Ceiling { id: 1, bytes: 300 * MIB }];
+    let decision = decide(&mut manager, 0, 0, &domains(100));
+    assert_eq!((minimum_mib(&decision, 2), &*decision.ceilings), (168, &ceiling[..]));
+    let decision = decide(&mut manager, 1000, 0, &domains(160));
+    assert_eq!((minimum_mib(&decision, 2), &*decision.ceilings), (0, &ceiling[..]), "its files can be taken");
+    // They have been: there is nothing but what would have to be swapped out.
+    let taken = [limited(1, 320, 5, 304), protected(2, Some(0), 5, 5), cgroup(3, Some(0), 304)];
+    assert_eq!(decide(&mut manager, 1500, 0, &taken).ceilings, []);
+    assert_eq!(decide(&mut manager, 1600, 0, &domains(100)).ceilings, [], "for a second at least");
+    assert_eq!(decide(&mut manager, 2600, 0, &domains(100)).ceilings, ceiling);
+    // Where nobody is protected below it, it is nobody's business.
+    let mut nobody = domains(160);
+    nobody[1].protected = None;
+    assert_eq!(decide(&mut Manager::default(), 0, 0, &nobody).ceilings, []);
+}
+
+#[test]
 fn it_is_dropped_in_time_where_what_is_left_below_a_maximum_goes_fast() {
     let mut manager = Manager::default();
     let domains = |other_mib| {

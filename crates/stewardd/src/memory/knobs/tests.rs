@@ -94,6 +94,45 @@ fn who_fetches_back_what_is_taken_is_held_until_the_maximum_is_in_force() {
 }
 
 #[test]
+fn who_allocates_near_a_maximum_is_slowed_and_what_is_used_more_is_taken_in_pieces() {
+    const MIB: u64 = 1 << 20;
+    let machine = Machine::new();
+    let cgroup = machine.roots.cgroup.join("steward.a");
+    let write = |file: &str, text: &str| std::fs::write(cgroup.join(file), text).expect("a file");
+    let mib = |file: &str| {
+        machine.says(file).parse::<u64>().map_or(machine.says(file), |bytes| (bytes / MIB).to_string())
+    };
+    let uses = |mib: u64| write("memory.current", &format!("{}\n", mib * MIB));
+    write("memory.low", "0\n");
+    write("memory.high", "max\n");
+    write("memory.reclaim", "");
+    uses(50);
+    let told = |high_mib: u64| Told { high_bytes: Some(high_mib * MIB), ..wanted(None, Some(200 * MIB)) };
+    let knobs = machine.knobs();
+    assert_eq!(knobs.set(&machine.place, told(180)), Ok(Progress::Done));
+    assert_eq!((mib("memory.high"), mib("memory.max")), ("180".into(), "200".into()));
+    // There may be more, and it may be less again: meanwhile there is no more than is used.
+    assert_eq!(knobs.set(&machine.place, told(190)), Ok(Progress::Done));
+    assert_eq!(mib("memory.high"), "190");
+    uses(185);
+    assert_eq!(knobs.set(&machine.place, told(170)), Ok(Progress::GoesOn));
+    assert_eq!(mib("memory.high"), "185");
+    uses(165);
+    assert_eq!(knobs.set(&machine.place, told(170)), Ok(Progress::Done));
+    assert_eq!(mib("memory.high"), "170");
+    // What is slowed there already is not taken from again.
+    uses(172);
+    assert_eq!(knobs.set(&machine.place, told(170)), Ok(Progress::Done));
+    // What somebody else has set stays where it is lower, also what is written after this.
+    write("memory.high", &format!("{}\n", 160 * MIB));
+    uses(150);
+    assert_eq!(knobs.set(&machine.place, told(175)), Ok(Progress::Done));
+    assert_eq!(mib("memory.high"), "160");
+    assert_eq!(knobs.set(&machine.place, wanted(None, None)), Ok(Progress::Done));
+    assert_eq!((mib("memory.high"), mib("memory.max")), ("160".into(), "max".into()));
+}
+
+#[test]
 fn a_maximum_below_what_is_used_and_cannot_be_taken_is_not_written() {
     let machine = Machine::new();
     // Nothing takes what is written here, so that the use stays what it is, until the tries are over.
