@@ -4,41 +4,15 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running, Sleeper};
+use common::{Machine, Running, Sleeper, asked, systemd_run};
 use libsteward::api;
 use steward_core::memory::limits::Told;
 use steward_kernel::process::private::Private;
 
 const MIB: u64 = 1 << 20;
 const SLICE: &str = "user.slice/user-1001.slice";
-
-/// A stand-in for systemd-run, which says who it is, and does `then` once it is told to go on.
-fn systemd_run(machine: &Machine, then: &str) {
-    let place = machine.directory.path().display();
-    let fifo = Command::new("mkfifo").arg(machine.path("go")).status().expect("every machine has mkfifo");
-    assert!(fifo.success());
-    let script = format!(
-        "#!/bin/sh\necho \"$@\" >{place}/arguments\necho $$ >{place}/asked.new\nmv {place}/asked.new {place}/asked\n\
-         read -r _ <{place}/go\n{then}\n"
-    );
-    fs::write(machine.path("systemd-run"), script).expect("written");
-    fs::set_permissions(machine.path("systemd-run"), fs::Permissions::from_mode(0o755)).expect("executable");
-}
-
-/// The pid of the stand-in once it was asked.
-fn asked(machine: &Machine, daemon: &Running) -> i32 {
-    for _ in 0..100_000 {
-        if let Ok(pid) = fs::read_to_string(machine.path("asked")) {
-            return pid.trim().parse().expect("a pid");
-        }
-        show(daemon, "system.slice");
-    }
-    panic!("nobody was asked")
-}
 
 fn show(daemon: &Running, name: &str) -> Option<api::Domain> {
     let shown = daemon.client().call(&api::ShowDomain { domain: Some(name.into()), pid: None });
@@ -140,7 +114,6 @@ fn a_program_that_systemd_has_placed_has_its_memory_in_a_scope_of_its_own_in_the
     for path in [scope.as_str(), SLICE, "user.slice"] {
         assert_eq!(machine.cgroups.tree().memory(path), Told::default(), "{path}");
     }
-    fs::remove_file(machine.path("asked")).expect("it was there");
     let daemon = machine.start();
     until(&machine, &daemon, &scope, (None, Some(32 * MIB)));
     explained(&daemon, pid, "is in force in a domain of its own");

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running, Sleeper};
+use common::{Machine, Running, Sleeper, asked, systemd_run};
 use libsteward::api;
 use steward_core::memory::limits::Told;
 use steward_kernel::process::private::Private;
@@ -269,31 +269,6 @@ fn a_domain_that_an_earlier_process_of_the_same_number_has_left_does_not_stand_i
     let done = ask(&daemon, &memory(pid, Some(8 * MIB), None)).expect("root may");
     assert!(done.domain.starts_with(&format!("{own}-")), "{}", done.domain);
     assert_eq!(place(&machine, left.pid()), format!("steward.{own}"));
-}
-
-/// A stand-in for systemd-run, which says who it is, and does `then` once it is told to go on.
-fn systemd_run(machine: &Machine, then: &str) {
-    let place = machine.directory.path().display();
-    let fifo = Command::new("mkfifo").arg(machine.path("go")).status().expect("every machine has mkfifo");
-    assert!(fifo.success());
-    let script = format!(
-        "#!/bin/sh\necho \"$@\" >{place}/arguments\necho $$ >{place}/asked.new\nmv {place}/asked.new {place}/asked\n\
-         read -r _ <{place}/go\n{then}\n"
-    );
-    fs::write(machine.path("systemd-run"), script).expect("written");
-    fs::set_permissions(machine.path("systemd-run"), fs::Permissions::from_mode(0o755)).expect("executable");
-}
-
-/// The pid of the stand-in once it was asked.
-fn asked(machine: &Machine, daemon: &Running) -> i32 {
-    for _ in 0..100_000 {
-        if let Ok(pid) = fs::read_to_string(machine.path("asked")) {
-            fs::remove_file(machine.path("asked")).expect("it is there");
-            return pid.trim().parse().expect("a pid");
-        }
-        daemon.status();
-    }
-    panic!("nobody was asked")
 }
 
 #[test]

@@ -4,6 +4,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -218,4 +219,29 @@ pub const fn reservation(budget_ms: u64, period_ms: u64) -> api::Reservation {
 
 pub fn set(pid: i32, cpu: api::Reservation) -> api::Set {
     api::Set { pid, cpu, inherit: None, revocable: None, keep_if_refused: None, requests_at: None }
+}
+
+/// A stand-in for systemd-run, which says who it is, and does `then` once it is told to go on.
+pub fn systemd_run(machine: &Machine, then: &str) {
+    let place = machine.directory.path().display();
+    let fifo = Command::new("mkfifo").arg(machine.path("go")).status().expect("every machine has mkfifo");
+    assert!(fifo.success());
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >{place}/arguments\necho $$ >{place}/asked.new\nmv {place}/asked.new {place}/asked\n\
+         read -r _ <{place}/go\n{then}\n"
+    );
+    fs::write(machine.path("systemd-run"), script).expect("written");
+    fs::set_permissions(machine.path("systemd-run"), fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+/// The pid of that stand-in once it was asked.
+pub fn asked(machine: &Machine, daemon: &Running) -> i32 {
+    for _ in 0..100_000 {
+        if let Ok(pid) = fs::read_to_string(machine.path("asked")) {
+            fs::remove_file(machine.path("asked")).expect("it is there");
+            return pid.trim().parse().expect("a pid");
+        }
+        daemon.status();
+    }
+    panic!("nobody was asked")
 }
