@@ -9,6 +9,7 @@
 mod gone;
 mod holds;
 mod locked;
+mod nearing;
 mod orders;
 mod recorder;
 mod sight;
@@ -25,7 +26,6 @@ use std::thread::JoinHandle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steward_core::cpu::mechanism::Bumper;
 use steward_core::memory::ageing::Ageing;
-use steward_core::memory::beneath::Nearing;
 use steward_core::memory::manager::{self, Decision};
 use steward_core::memory::protection::Change;
 use steward_core::memory::recorded::Look;
@@ -40,6 +40,7 @@ use self::gone::forget_gone;
 pub(crate) use self::holds::HeldBack;
 use self::holds::Holds;
 use self::locked::lock_own_memory;
+use self::nearing::NearMaximum;
 pub(crate) use self::orders::{Ordered, Orders};
 use self::recorder::Recorder;
 pub(crate) use self::sight::machine_memory;
@@ -49,7 +50,7 @@ use self::written::Written;
 use super::holding::{Holding, Wanted};
 use super::shared::Shared;
 use super::sharing::{FileUses, Sharing};
-use crate::turn::clock::now_ns;
+use crate::turn::clock::{cpu_time_ns, now_ns};
 use crate::turn::front::Bell;
 
 /// Between two looks at all domains, in nanoseconds.
@@ -267,7 +268,7 @@ struct Turns {
     /// With less than this left the next look is due, in bytes; 0 where that need not be checked.
     look_below_bytes: u64,
     /// With more than this charged to one of these the next look is due, too.
-    nearing: Vec<Nearing>,
+    nearing: NearMaximum,
     /// With less than this free all threads may take memory: half of the reserve is gone.
     urgent_bytes: u64,
     /// Whether what is swapped out goes to a disk that rotates, and when that was asked.
@@ -316,7 +317,7 @@ impl Turns {
             target_bytes: 0,
             high_watermark_bytes: 0,
             look_below_bytes: 0,
-            nearing: Vec::new(),
+            nearing: NearMaximum::default(),
             urgent_bytes: 0,
             swap_rotates: None,
             in_hand_bytes: 0,
@@ -357,7 +358,7 @@ impl Turns {
         self.plan.clear();
         self.is_planned = false;
         self.look_below_bytes = 0;
-        self.nearing.clear();
+        self.nearing.set(Vec::new());
         self.sight = None;
         self.pool = None;
         self.holding = None;
@@ -384,7 +385,7 @@ impl Turns {
             self.holds.hold_back(now_ns, self.high_watermark_bytes, sight, orders, reclaimed, bumper);
         }
         let is_more_due = || now_ns >= self.more_at_ns && self.is_done();
-        if now_ns >= self.look_at_ns || self.goes_fast() || is_more_due() {
+        if now_ns >= self.look_at_ns || is_more_due() || self.goes_fast(now_ns) {
             self.look_at_ns = now_ns + LOOK_NS;
             self.news.changes = self.take_untold();
             self.news.problem = self.look(now_ns, orders).err();
@@ -395,9 +396,15 @@ impl Turns {
     }
 
     /// Whether so much memory has gone since the last look that the next one is due.
-    fn goes_fast(&self) -> bool {
-        let is_less = |sight: &Sight| self.look_below_bytes > 0 && sight.left_bytes() < self.look_below_bytes;
-        self.sight.as_ref().is_some_and(|sight| is_less(sight) || sight.has_more(&self.nearing))
+    fn goes_fast(&mut self, now_ns: u64) -> bool {
+        let Some(sight) = &self.sight else { return false };
+        if self.look_below_bytes > 0 && sight.left_bytes() < self.look_below_bytes {
+            return true;
+        }
+        // Anybody may have thousands of cgroups, and have them grow: the looks that follow from that take no more of a
+        // CPU than those that plan more.
+        let charged_bytes = |id| sight.charged_now(id);
+        now_ns >= self.more_at_ns && self.nearing.has_more(now_ns, charged_bytes, cpu_time_ns)
     }
 
     /// Whether all that was planned has been taken or is in hand, and is not enough.
@@ -494,7 +501,7 @@ impl Turns {
             sharing.want();
         }
         self.look_below_bytes = decision.look_below_bytes;
-        self.nearing = decision.nearing;
+        self.nearing.set(decision.nearing);
         if let Some(holding) = &self.holding {
             let protected = decision.kept.iter().filter(|kept| !kept.is_demoted && decision.room_bytes > 0);
             let mut paths: BTreeMap<u32, Vec<String>> = BTreeMap::new();

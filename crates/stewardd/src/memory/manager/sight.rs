@@ -5,7 +5,6 @@ use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 
 use steward_core::memory::ageing::{Generation, Reading};
-use steward_core::memory::beneath::Nearing;
 use steward_core::memory::bumps::Taker;
 use steward_core::memory::principal::Principal;
 use steward_core::memory::seen::{Limited, Machine, Protected, Seen};
@@ -501,11 +500,6 @@ impl Sight {
             }
         }
         are_above
-    }
-
-    /// Whether one of these has more charged to it than was said.
-    pub(super) fn has_more(&self, nearing: &[Nearing]) -> bool {
-        nearing.iter().any(|near| self.charged_now(near.id) > near.charged_bytes)
     }
 
     /// Reads the ages of those that are protected, where what was read is too old; all of them at once, since the
