@@ -31,6 +31,8 @@ pub struct Facts {
     pub left: Vec<LeftBehind>,
     /// How it was held back in the last minute.
     pub held_lately: HeldLately,
+    /// Before which maximum its programs are slowed.
+    pub slowed_above: Option<SlowedAbove>,
     /// Where it stands beside its siblings, and those above it beside theirs, from the top down.
     pub levels: Vec<Level>,
 }
@@ -43,6 +45,15 @@ pub struct LeftBehind {
     /// What is charged, as it is called.
     pub charged_to: String,
     /// How much of what the process has, in bytes.
+    pub bytes: u64,
+}
+
+/// That programs are slowed before a maximum is reached, because others below it are protected ([`super::beneath`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowedAbove {
+    /// Whose maximum that is.
+    pub name: String,
+    /// Above how much, in bytes.
     pub bytes: u64,
 }
 
@@ -117,6 +128,7 @@ pub fn explain(facts: &Facts) -> String {
         lines.push(format!("{} were taken from it so far, {whom}.", approximate_size(facts.taken_bytes)));
     }
     lines.extend(held(&facts.held_lately));
+    lines.extend(facts.slowed_above.as_ref().map(slowed));
     let may_give = facts.used_bytes > floor(facts);
     if may_give {
         lines.extend(facts.levels.iter().filter_map(place));
@@ -144,6 +156,15 @@ fn held(lately: &HeldLately) -> Option<String> {
             reasons.join(", and ")
         )
     })
+}
+
+fn slowed(above: &SlowedAbove) -> String {
+    let SlowedAbove { name, bytes } = above;
+    format!(
+        "When all in {name} together use more than {}, memory is taken from them for who takes more, and whoever does is slowed \
+         where none can be had: something in it is protected, and nobody is to be ended for that.",
+        approximate_size(*bytes)
+    )
 }
 
 fn floor(facts: &Facts) -> u64 {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use steward_core::domain::{Node, OWN_LEAF, name};
-use steward_core::memory::explain::{Facts, LeftBehind, Level, Standing, explain};
+use steward_core::memory::explain::{Facts, LeftBehind, Level, SlowedAbove, Standing, explain};
 use steward_kernel::cgroup::tree::Cgroup;
 
 use crate::daemon::Daemon;
@@ -36,8 +36,16 @@ impl Daemon {
             protected: self.domains.names_of(protected),
             left: self.left(path),
             held_lately: self.memory.lately.of(path, now_ns()),
+            slowed_above: self.slowed_above(path),
             levels: self.levels(path),
         })
+    }
+
+    /// The nearest maximum before which programs in a domain are slowed.
+    fn slowed_above(&self, path: &str) -> Option<SlowedAbove> {
+        let ceilings = &self.domains.cared().ceilings;
+        let (above, bytes) = name::upwards(path).find_map(|above| ceilings.get_key_value(above))?;
+        Some(SlowedAbove { name: self.domains.names().name_of(above), bytes: *bytes })
     }
 
     fn left(&self, path: &str) -> Vec<LeftBehind> {

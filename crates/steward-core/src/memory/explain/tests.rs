@@ -67,6 +67,17 @@ fn hog() -> Facts {
 }
 
 #[test]
+fn that_who_takes_more_is_slowed_before_a_maximum_is_said_with_whose_it_is() {
+    let slowed_above = Some(SlowedAbove { name: "limited".into(), bytes: 187 * MIB });
+    let said = explain(&Facts { slowed_above, ..hog() });
+    assert!(
+        said.contains("When all in limited together use more than 187M, memory is taken from them"),
+        "{said}"
+    );
+    assert!(!explain(&hog()).contains("is slowed"));
+}
+
+#[test]
 fn why_memory_is_taken_from_a_domain_is_said_with_its_figures() {
     insta::assert_snapshot!(explain(&hog()));
     let session = Facts { name: "session-2.scope".into(), is_made: false, levels: Vec::new(), ..hog() };
