@@ -308,7 +308,8 @@ mod tests {
                     let told = |(path, mib): (&str, Option<u64>)| {
                         let bytes = mib? << 20;
                         let max_bytes = (path == PATHS[2]).then_some(bytes << 4);
-                        let told = Told { min_bytes: Some(bytes), max_bytes, ..Told::default() };
+                        let high_bytes = max_bytes.map(|max_bytes| max_bytes / 16 * 15);
+                        let told = Told { min_bytes: Some(bytes), high_bytes, max_bytes, ..Told::default() };
                         Some((path.to_owned(), told))
                     };
                     let cgroups = PATHS.into_iter().zip(minima).filter_map(told).collect();
@@ -360,7 +361,7 @@ mod tests {
         machine.take(Step::Want([Some(1); 3]));
         (0..3).for_each(|_| machine.take(Step::Work));
         let wanted = Told { min_bytes: Some(1 << 20), ..Told::default() };
-        let limited = Told { max_bytes: Some(16 << 20), ..wanted };
+        let limited = Told { high_bytes: Some(15 << 20), max_bytes: Some(16 << 20), ..wanted };
         assert_eq!(machine.has(), [wanted, wanted, limited]);
         machine.take(Step::WrittenAnew("user.slice"));
         machine.take(Step::Look);

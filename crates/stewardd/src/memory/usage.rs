@@ -179,12 +179,14 @@ pub(crate) fn divide(users: &[User<'_>], machine: &Machine, cared: &Cared) -> Ve
     let principal = |(user, swappable_bytes): (&User<'_>, u64)| {
         let User { path, parent, node, used, left_bytes } = *user;
         let standing = standing(node, path);
+        // Beyond a ceiling nobody gets more as fast as they ask for it.
+        let most = used.max_bytes.into_iter().chain(cared.ceilings.get(path).copied()).min();
         let principal = Principal {
             parent,
             claimed_bytes: used.used_bytes,
             clean_bytes: used.clean_bytes,
             kept_bytes: cared.kept(path).unwrap_or(0).max(stays_bytes(used, swappable_bytes)),
-            max_bytes: used.max_bytes.unwrap_or(u64::MAX),
+            max_bytes: most.unwrap_or(u64::MAX),
             adapts: cared.adapts(path, now_ns),
             min_bytes: standing.min_bytes.max(left_bytes),
             ..standing
@@ -296,6 +298,25 @@ mod tests {
         assert_eq!(of_second(used(400, 200, 0), &machine(), &adapting), (382, 364, 2));
         let kept_bytes = BTreeMap::from([("steward.a".to_owned(), 500 * MIB)]);
         assert_eq!(of_second(used(400, 200, 0), &machine(), &Cared { kept_bytes, ..cared }).0, 280);
+    }
+
+    #[test]
+    fn beyond_where_who_allocates_is_slowed_nothing_is_told() {
+        let limited = MemoryUse { max_bytes: Some(160 * MIB), ..used(40, 0, 0) };
+        let used = BTreeMap::from([
+            ("steward.a".to_owned(), limited),
+            ("steward.a/x".to_owned(), used(40, 0, 0)),
+            ("steward.a/y".to_owned(), used(0, 0, 0)),
+        ]);
+        let of_y = |cared: &Cared| {
+            let tree = Tree::new(Names::default(), tree::Machine::default());
+            divide_of_tree(&tree, &used, &machine(), cared, &|_, _| 0)["steward.a/y"].available_bytes / MIB
+        };
+        let kept_bytes = BTreeMap::from([("steward.a/x".to_owned(), 40 * MIB)]);
+        let cared = Cared { kept_bytes, ..Cared::default() };
+        assert_eq!(of_y(&cared), 120);
+        let ceilings = BTreeMap::from([("steward.a".to_owned(), 150 * MIB)]);
+        assert_eq!(of_y(&Cared { ceilings, ..cared }), 110);
     }
 
     #[test]
