@@ -552,9 +552,9 @@ impl Domains {
 
     /// Takes in what the memory loop does for whom.
     pub(crate) fn care(&mut self, cared: Cared) {
-        let is_changed = cared.minimum_bytes != self.cared.minimum_bytes;
+        let tells_the_same = cared.tells_the_same(&self.cared);
         self.cared = cared;
-        if is_changed {
+        if !tells_the_same {
             self.apply_memory();
         }
     }

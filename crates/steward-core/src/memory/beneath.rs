@@ -159,9 +159,10 @@ impl Found {
         .collect()
     }
 
-    /// Below which maximum who allocates is to be slowed before it is reached.
+    /// Below which maximum who allocates is to be slowed before it is reached: wherever anything may be kept, and as
+    /// long as anything is left to take.
     pub(super) fn ceilings(&self) -> Vec<Ceiling> {
-        let held = self.0.iter().filter(|standing| !standing.is_full);
+        let held = self.0.iter().filter(|standing| !(standing.is_short && standing.is_full));
         held.map(|standing| Ceiling { id: standing.id, bytes: kept_at_most(standing.max_bytes) }).collect()
     }
 

@@ -42,6 +42,11 @@ pub(crate) struct Cared {
 const ADAPTS_FOR_NS: u64 = 5_000_000_000;
 
 impl Cared {
+    /// Whether the kernel is to be told the same for both.
+    pub(crate) fn tells_the_same(&self, other: &Cared) -> bool {
+        self.minimum_bytes == other.minimum_bytes && self.ceilings == other.ceilings
+    }
+
     /// A program of this domain has looked how much that may use, and is told it without this reserve.
     pub(crate) fn note_adapting(&mut self, path: &str, now_ns: u64, reserve_bytes: u64) {
         self.reserve_bytes = reserve_bytes;
@@ -106,6 +111,16 @@ mod tests {
         cared.note_adapting("b", 2 * ADAPTS_FOR_NS, 0);
         assert!(!cared.adapts("a", 2 * ADAPTS_FOR_NS));
         assert_eq!(cared.adapting.len(), 1);
+    }
+
+    #[test]
+    fn the_kernel_is_told_anew_when_what_is_kept_has_changed_or_where_who_allocates_is_slowed_alone() {
+        let of = |bytes: u64| BTreeMap::from([("a".to_owned(), bytes)]);
+        let before = Cared { minimum_bytes: of(1), ceilings: of(2), ..Cared::default() };
+        assert!(Cared { taken_bytes: of(3), ..before.clone() }.tells_the_same(&before));
+        assert!(!Cared { minimum_bytes: of(3), ..before.clone() }.tells_the_same(&before));
+        assert!(!Cared { ceilings: of(3), ..before.clone() }.tells_the_same(&before));
+        assert!(!Cared { ceilings: BTreeMap::new(), ..before.clone() }.tells_the_same(&before));
     }
 
     #[test]

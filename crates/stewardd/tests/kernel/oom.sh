@@ -119,6 +119,16 @@ lives sh -c "echo \$\$ >$limited/other/cgroup.procs; exec memory-burst --mb 100 
 wait $continues
 wait_for "steward events | grep -q 'below it'"
 wait_for "[ \$(cat $limited/memory.high) = 196608000 ]"
+# It goes with the maximum, also while nothing else changes: one that needs more than it had has it at once.
+wait_for "[ \$(cat $limited/reader/memory.min) -gt 130000000 ]"
+for maximum in 400M:393216000 none:max 200M:196608000 400M:393216000; do
+    try steward domain set limited --memory-max ${maximum%:*}
+    wait_for "[ \$(cat $limited/memory.high) = ${maximum#*:} ]"
+done
+slowed() { sed -n 's/^high //p' $limited/memory.events; }
+before=$(slowed)
+lives sh -c "echo \$\$ >$limited/other/cgroup.procs; exec memory-burst --mb 150 --seconds 1 --interval 2"
+echo "slowed $(($(slowed) - before)) times with room"
 end_below
 # On a disk: what is swapped out to memory takes room there.
 dd if=/dev/zero of=/scratch/swap bs=1M count=300 2>/dev/null
