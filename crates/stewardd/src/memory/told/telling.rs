@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use libsteward::api::{self, EventKind};
-use steward_core::domain::name::{domain_of, is_below};
+use steward_core::domain::name::{domain_of, is_at_or_below};
 use steward_core::memory::audit::Culprit;
 use steward_core::memory::protection::Change;
 use steward_core::quantity::{approximate_duration, approximate_size};
@@ -107,7 +107,7 @@ impl Daemon {
             );
             (EventKind::MemoryEnough, text)
         };
-        self.tell_protected(kind, text, cared, &|below| below == path || is_below(below, path));
+        self.tell_protected(kind, text, cared, &|below| is_at_or_below(below, path));
     }
 
     /// Tells those of whom something is or was protected, and whom it concerns.
