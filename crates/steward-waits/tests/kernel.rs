@@ -21,7 +21,13 @@ fn what_stands_in_an_elevator_is_wanted_until_it_is_done() {
 
 /// Runs this in the lab's machine, where the program is, and a disk can be made.
 fn see(script: &str) {
-    let config = MachineConfig { timeout_host: Duration::from_secs(900), ..MachineConfig::default() };
+    // By a clock that counts instructions: what is to be seen depends on what happens within 2 s, and on a busy host no
+    // more than a few saves do.
+    let config = MachineConfig {
+        icount_shift: Some(2),
+        timeout_host: Duration::from_secs(900),
+        ..MachineConfig::default()
+    };
     let program = build_directory().join("examples/waits-seen");
     let disk = repository().join("lab/machine/timed-disk.sh");
     let files = [

@@ -25,11 +25,11 @@ reads() {
 }
 spent() { wget -q -O - http://127.0.0.1:9101/metrics | sed -n 's/^steward_disk_own_cpu_seconds_total{work="\(.*\)"} /\1 /p'; }
 measure() {
-    sleep 15
+    sleep 8
     spent >/tmp/before
-    sleep 30
+    sleep 15
     spent >/tmp/after
-    cat /tmp/before /tmp/after | awk '$1 in before { spent = ($2 - before[$1]) / 30 / 4e-9 / 1000; all += spent; printf "%s %d\n", $1, spent }
+    cat /tmp/before /tmp/after | awk '$1 in before { spent = ($2 - before[$1]) / 15 / 4e-9 / 1000; all += spent; printf "%s %d\n", $1, spent }
         { before[$1] = $2 }
         END { printf "all %d\n", all }'
 }

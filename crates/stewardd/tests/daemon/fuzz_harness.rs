@@ -1,10 +1,10 @@
 //! The daemon that fuzzing talks to. The fuzz targets are built by `make fuzz` only; that what they stand on builds and
 //! answers is seen here.
 
-#[path = "../../../fuzz/src/lib.rs"]
+#[path = "../../../../fuzz/src/lib.rs"]
 mod harness;
 
-use harness::{Machine, OWNER, user};
+use self::harness::{Machine, OWNER, user};
 use libsteward::api;
 use libsteward::wire::Call;
 use libsteward::{ApiError, api::Method};

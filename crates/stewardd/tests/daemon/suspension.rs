@@ -1,13 +1,11 @@
 //! Suspension, and a place behind all others: both belong to a connection, end with it, and never reach what must go
 //! on.
 
-mod common;
-
 use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running, Sleeper};
+use crate::common::{Machine, Running, Sleeper};
 use libsteward::{ApiError, Client, Error, api};
 use steward_core::cpu::mechanism::MechanismKind;
 use stewardd::cpu::mechanisms::LoadFailure;

@@ -1,8 +1,6 @@
 //! Memory of domains: promised, limited, refused, given back, and what becomes of it when somebody ends.
 
-mod common;
-
-use common::{Machine, Running, Sleeper};
+use crate::common::{Machine, Running, Sleeper};
 use libsteward::api::DomainSettings;
 use libsteward::{ApiError, Error, api};
 use steward_core::memory::limits::Told;

@@ -1,14 +1,12 @@
 //! The control files over a daemon on a fake machine, used from shells of several users: in a mount namespace of one
 //! thread, which nobody else sees. Where the kernel does not let us, it is said and nothing is tried.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use common::{Machine, Running};
+use crate::common::{Machine, Running};
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 

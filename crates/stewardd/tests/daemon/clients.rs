@@ -1,11 +1,9 @@
 //! Clients that misbehave cost the others nothing.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use common::{Machine, Running, Sleeper, reservation, set};
+use crate::common::{Machine, Running, Sleeper, reservation, set};
 use libsteward::api;
 
 fn connect(daemon: &Running) -> UnixStream {

@@ -1,10 +1,8 @@
 //! How much memory a domain may use, as those are told who watch it.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running};
+use crate::common::{Machine, Running};
 use libsteward::api::{
     Availability, CreateDomain, Domain, DomainSettings, ListDomains, Method, Reload, SetDomain, ShowDomain,
     WatchAvailability,

@@ -1,12 +1,10 @@
 //! What specifications say of the disk, from the file to the tasks that have a reservation; what domains are given of
 //! it.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running, Sleeper, row};
+use crate::common::{Machine, Running, Sleeper, row};
 use libsteward::Error;
 use libsteward::api::{self, ApiError, IoClass};
 use steward_core::cpu::mechanism::Standing;

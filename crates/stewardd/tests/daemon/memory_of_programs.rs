@@ -1,12 +1,10 @@
 //! What specifications say of programs' memory, where systemd has placed them, and what those that are moved leave
 //! behind.
 
-mod common;
-
 use std::fs;
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running, Sleeper, asked, systemd_run};
+use crate::common::{Machine, Running, Sleeper, asked, systemd_run};
 use libsteward::api;
 use steward_core::memory::limits::Told;
 use steward_kernel::process::private::Private;

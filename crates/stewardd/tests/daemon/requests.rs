@@ -1,10 +1,8 @@
 //! What clients may ask, and what they get.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Sleeper, reservation, row, set};
+use crate::common::{Machine, Sleeper, reservation, row, set};
 use libsteward::{ApiError, Error, api};
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> ApiError {

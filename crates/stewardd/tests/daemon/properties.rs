@@ -1,11 +1,9 @@
 //! What holds whatever clients send: an answer to everything, no level of the tree overcommitted, and nobody but root
 //! and the owner gets what others pay for. `make fuzz` looks further with the same questions.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::Machine;
+use crate::common::{Machine, Running};
 use libsteward::wire::Call;
 use libsteward::{Error, api};
 use proptest::prelude::*;
@@ -102,7 +100,7 @@ proptest! {
     }
 }
 
-fn domains(daemon: &common::Running) -> Vec<api::Domain> {
+fn domains(daemon: &Running) -> Vec<api::Domain> {
     daemon.client().call(&api::ListDomains {}).expect("everyone may read").domains
 }
 

@@ -1,13 +1,11 @@
 //! Who may ask for what, as a client meets it.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running, Sleeper, reservation, set};
+use crate::common::{Machine, Running, Sleeper, reservation, set};
 use libsteward::wire::Call;
 use libsteward::{ApiError, Error, api};
 use serde_json::{Value, json};

@@ -1,10 +1,8 @@
 //! Domains: made, given, refused, entered, removed, and what becomes of them when somebody ends.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running, Sleeper, reservation};
+use crate::common::{self, Machine, Running, Sleeper, reservation};
 use libsteward::api::{DomainSettings, EventKind};
 use libsteward::wire::Call;
 use libsteward::{ApiError, Error, api};

@@ -1,10 +1,8 @@
 //! Forecasts through the socket: whose they are, what is left out, and what a wrong question gets.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running};
+use crate::common::{Machine, Running};
 use libsteward::wire::Call;
 use libsteward::{ApiError, Error, api};
 use stewardd::fake::tasks::FakeTask;

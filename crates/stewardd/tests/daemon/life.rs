@@ -1,11 +1,9 @@
 //! The daemon from start to stop: specifications, their change, loss of the scheduler, restart.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
-use common::{Machine, Running, Sleeper, reservation, row, set};
+use crate::common::{Machine, Running, Sleeper, reservation, row, set};
 use libsteward::api;
 use steward_core::cpu::mechanism::{MechanismKind, Standing};
 use stewardd::cpu::mechanisms::LoadFailure;

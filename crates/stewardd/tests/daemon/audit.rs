@@ -1,10 +1,8 @@
 //! The record of promises as clients see it: whose they may read, and what it says where nothing is promised.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running};
+use crate::common::{Machine, Running};
 use libsteward::api::{self, ApiError, DomainAudit};
 
 fn audit(daemon: &Running, domain: Option<&str>) -> Result<DomainAudit, libsteward::Error> {

@@ -1,7 +1,5 @@
 //! Memory that is given by hand to programs that run: where they are then, who goes with them, and what is refused.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 
-use common::{Machine, Running, Sleeper, asked, systemd_run};
+use crate::common::{Machine, Running, Sleeper, asked, systemd_run};
 use libsteward::api;
 use steward_core::memory::limits::Told;
 use steward_kernel::process::private::Private;
