@@ -41,10 +41,13 @@ su user -c 'busy-loops --count 3 --delay 0 --seconds 60' >/dev/null 2>&1 &
 wait_for 'pidof busy-loops'
 calibrate /timed
 kill -9 $(pidof busy-loops)
-# Stopped in the middle of it.
+# Stopped in the middle of it: a second after its requests have begun, those of two seconds count.
+reads() { awk '{ print $1 }' /sys/block/nullb0/stat; }
 steward disk calibrate /timed >/tmp/said 2>&1 &
 one=$!
 wait_for 'grep -q "reading large" /tmp/said'
+before=$(reads)
+wait_for '[ $(reads) -gt $((before + 8)) ]'
 sleep 1
 kill -STOP $one
 sleep 4

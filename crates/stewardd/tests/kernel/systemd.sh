@@ -67,6 +67,8 @@ as_user 'steward domain create alice/build --weight 50 --keep >/dev/null
     steward run --domain alice/build -- sleep 1000 &
     steward background -- sleep 1000 2>/dev/null &'
 wait_for 'grep -q . /sys/fs/cgroup/steward.alice/build/cgroup.procs'
+# The user's manager asks for less than the root hands out, as above.
+wait_for 'grep -q rbps /sys/fs/cgroup/steward.web/io.max'
 all
 section set
 as_user 'systemctl --user set-property service.service CPUWeight=77 MemoryHigh=150M
