@@ -3,23 +3,32 @@
 sh /lab/timed-disk.sh 5400rpm 64 0 || exit 1
 mkdir -p /etc/steward
 printf '[metrics]\nlisten = "127.0.0.1:9101"\n' >>/etc/steward/steward.toml
-start_daemon --mechanism deadline
+mkdir -p /etc/steward/domains
 procs() { echo /sys/fs/cgroup/steward.$1/cgroup.procs; }
 # Of ten domains one is served first, one is in the background and one has a fraction; each has a program.
 domains=0
-make_until() {
+declare_until() {
+    first=$domains
     while [ $domains -lt $1 ]; do
-        given=
         case $((domains % 10)) in
-        0) given="--io interactive" ;;
-        1) given="--io background" ;;
-        2) given="--io-fraction 0.2%" ;;
+        0) given='io = "interactive"' ;;
+        1) given='io = "background"' ;;
+        2) given='disk = "0.2%"' ;;
+        *) given= ;;
         esac
-        steward domain create d$domains $given --keep >/dev/null
-        sh -c "echo \$\$ >$(procs d$domains); exec sleep 100000" &
+        printf '[[domain]]\nname = "d%d"\n%s\n' $domains "$given"
         domains=$((domains + 1))
+    done >/etc/steward/domains/from-$first.toml
+}
+fill() {
+    wait_for "[ -e $(procs d$((domains - 1))) ]"
+    while [ $first -lt $domains ]; do
+        sh -c "echo \$\$ >$(procs d$first); exec sleep 100000" &
+        first=$((first + 1))
     done
 }
+declare_until 10
+start_daemon --mechanism deadline
 reads() {
     sh -c "echo \$\$ >$(procs $1); exec disk-load random-read --file /timed/read --mb 16 --seconds 100000 $2" >/dev/null &
 }
@@ -33,14 +42,15 @@ measure() {
         { before[$1] = $2 }
         END { printf "all %d\n", all }'
 }
-make_until 10
+fill
 disk-load random-read --file /timed/read --mb 16 --seconds 1 >/dev/null
 # One waits now and then beside three that keep the disk busy.
 reads d0 '--think-ms 200'
 for domain in d1 d2 d3; do reads $domain '--threads 4'; done
 section few
 measure
-make_until 200
+declare_until 200
+fill
 section many
 measure
 stop_daemon
