@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 
 use libsteward::{Client, api};
 use steward_core::cpu::reservation::Reservation;
+use steward_core::memory::limits::Told;
 use steward_kernel::Roots;
 use stewardd::daemon::{Daemon, Options};
 use stewardd::fake::cgroups::FakeCgroups;
@@ -244,4 +245,18 @@ pub fn asked(machine: &Machine, daemon: &Running) -> i32 {
         daemon.status();
     }
     panic!("nobody was asked")
+}
+
+/// Waits until a cgroup was told these, a minimum and a maximum, in bytes.
+#[track_caller]
+pub fn until_told(machine: &Machine, daemon: &Running, path: &str, wanted: (Option<u64>, Option<u64>)) {
+    let mut has = Told::default();
+    for _ in 0..100_000 {
+        has = machine.cgroups.tree().memory(path);
+        if (has.min_bytes, has.max_bytes) == wanted {
+            return;
+        }
+        daemon.status();
+    }
+    panic!("{path} has {has:?}, and not {wanted:?}")
 }

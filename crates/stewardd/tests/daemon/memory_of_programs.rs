@@ -4,18 +4,13 @@
 use std::fs;
 use std::sync::atomic::Ordering;
 
-use crate::common::{Machine, Running, Sleeper, asked, systemd_run};
+use crate::common::{Machine, Running, Sleeper, asked, systemd_run, until_told};
 use libsteward::api;
 use steward_core::memory::limits::Told;
 use steward_kernel::process::private::Private;
 
 const MIB: u64 = 1 << 20;
 const SLICE: &str = "user.slice/user-1001.slice";
-
-fn show(daemon: &Running, name: &str) -> Option<api::Domain> {
-    let shown = daemon.client().call(&api::ShowDomain { domain: Some(name.into()), pid: None });
-    shown.ok().map(|shown| shown.domain)
-}
 
 fn explained(daemon: &Running, pid: i32, wanted: &str) -> String {
     let mut text = String::new();
@@ -37,18 +32,6 @@ fn in_a_session(machine: &Machine, memory: &str) -> Sleeper {
     machine.cgroups.tree().members.insert(sleeper.pid(), session);
     machine.write_specs("a.toml", &format!("[[spec]]\npath = \"{}\"\n{memory}", program.display()));
     sleeper
-}
-
-fn until(machine: &Machine, daemon: &Running, path: &str, wanted: (Option<u64>, Option<u64>)) {
-    let mut has = Told::default();
-    for _ in 0..100_000 {
-        has = machine.cgroups.tree().memory(path);
-        if (has.min_bytes, has.max_bytes) == wanted {
-            return;
-        }
-        show(daemon, "system.slice");
-    }
-    panic!("{path} has {has:?}, and not {wanted:?}")
 }
 
 #[test]
@@ -77,16 +60,16 @@ fn a_program_that_systemd_has_placed_has_its_memory_in_a_scope_of_its_own_in_the
     assert!(text.contains(&scope), "{text}");
     assert_eq!(machine.cgroups.tree().members.get(&pid), Some(&scope));
     let own = (Some(8 * MIB), Some(64 * MIB));
-    until(&machine, &daemon, &scope, own);
+    until_told(&machine, &daemon, &scope, own);
     // A minimum counts no further than those above.
-    until(&machine, &daemon, SLICE, (Some(8 * MIB), None));
-    until(&machine, &daemon, "user.slice", (Some(8 * MIB), None));
+    until_told(&machine, &daemon, SLICE, (Some(8 * MIB), None));
+    until_told(&machine, &daemon, "user.slice", (Some(8 * MIB), None));
     // systemd writes what it has for its units again.
     for path in [scope.as_str(), "user.slice"] {
         machine.cgroups.tree().limit(path, Told::default());
     }
-    until(&machine, &daemon, &scope, own);
-    until(&machine, &daemon, "user.slice", (Some(8 * MIB), None));
+    until_told(&machine, &daemon, &scope, own);
+    until_told(&machine, &daemon, "user.slice", (Some(8 * MIB), None));
     // It is paid for by the machine.
     let settings = api::DomainSettings { memory_min: Some(1 << 50), ..api::DomainSettings::default() };
     let more = api::CreateDomain { domain: "b".into(), settings, ..api::CreateDomain::default() };
@@ -106,14 +89,14 @@ fn a_program_that_systemd_has_placed_has_its_memory_in_a_scope_of_its_own_in_the
     let changed = "[[spec]]\npath = \"PROGRAM\"\nmemory_max = \"32M\"\n";
     let program = machine.path("program").display().to_string();
     machine.replace_specs("a.toml", &changed.replace("PROGRAM", &program));
-    until(&machine, &daemon, &scope, (None, Some(32 * MIB)));
-    until(&machine, &daemon, SLICE, (None, None));
+    until_told(&machine, &daemon, &scope, (None, Some(32 * MIB)));
+    until_told(&machine, &daemon, SLICE, (None, None));
     daemon.stop();
     for path in [scope.as_str(), SLICE, "user.slice"] {
         assert_eq!(machine.cgroups.tree().memory(path), Told::default(), "{path}");
     }
     let daemon = machine.start();
-    until(&machine, &daemon, &scope, (None, Some(32 * MIB)));
+    until_told(&machine, &daemon, &scope, (None, Some(32 * MIB)));
     explained(&daemon, pid, "is in force in a domain of its own");
     assert!(!machine.path("asked").exists(), "it is in its scope already");
 }

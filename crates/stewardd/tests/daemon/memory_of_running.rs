@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 
-use crate::common::{Machine, Running, Sleeper, asked, systemd_run};
+use crate::common::{Machine, Running, Sleeper, asked, systemd_run, until_told};
 use libsteward::api;
 use steward_core::memory::limits::Told;
 use steward_kernel::process::private::Private;
@@ -66,18 +66,6 @@ fn put(machine: &Machine, pid: i32, path: &str) {
     machine.cgroups.tree().members.insert(pid, path.to_owned());
 }
 
-fn until(machine: &Machine, daemon: &Running, path: &str, wanted: (Option<u64>, Option<u64>)) {
-    let mut has = Told::default();
-    for _ in 0..100_000 {
-        has = machine.cgroups.tree().memory(path);
-        if (has.min_bytes, has.max_bytes) == wanted {
-            return;
-        }
-        daemon.status();
-    }
-    panic!("{path} has {has:?}, and not {wanted:?}")
-}
-
 #[test]
 fn a_process_that_is_with_others_goes_with_what_it_has_started_into_a_domain_that_is_theirs() {
     let machine = Machine::new();
@@ -106,20 +94,20 @@ fn a_process_that_is_with_others_goes_with_what_it_has_started_into_a_domain_tha
     };
     assert_eq!(done, expected);
     assert_eq!([pid, pair.below, other.pid()].map(|pid| place(&machine, pid)), [path.as_str(), &path, ""]);
-    until(&machine, &daemon, &path, (Some(8 * MIB), Some(64 * MIB)));
+    until_told(&machine, &daemon, &path, (Some(8 * MIB), Some(64 * MIB)));
 
     // From then on it is its own: another amount moves nobody.
     let done = ask(&daemon, &memory(pid, Some(16 * MIB), None)).expect("root may");
     let in_place = api::MemorySet { domain: own.clone(), whole: true, ..api::MemorySet::default() };
     assert_eq!(done, in_place);
-    until(&machine, &daemon, &path, (Some(16 * MIB), Some(64 * MIB)));
+    until_told(&machine, &daemon, &path, (Some(16 * MIB), Some(64 * MIB)));
     // Also after a restart, and what it has is taken back.
     daemon.stop();
     let daemon = machine.start();
-    until(&machine, &daemon, &path, (Some(16 * MIB), Some(64 * MIB)));
+    until_told(&machine, &daemon, &path, (Some(16 * MIB), Some(64 * MIB)));
     let back = api::SetMemory { pid, reset: vec!["memory_min".into()], ..api::SetMemory::default() };
     assert_eq!(ask(&daemon, &back).expect("root may"), in_place);
-    until(&machine, &daemon, &path, (None, Some(64 * MIB)));
+    until_told(&machine, &daemon, &path, (None, Some(64 * MIB)));
 
     // Who was put elsewhere stays there.
     let done = ask(&daemon, &memory(elsewhere.pid(), None, Some(64 * MIB))).expect("root may");
@@ -135,7 +123,7 @@ fn a_process_that_is_with_others_goes_with_what_it_has_started_into_a_domain_tha
     enter(other.pid());
     let done = ask(&daemon, &memory(other.pid(), None, Some(32 * MIB))).expect("root may");
     assert_eq!((done.domain.as_str(), done.from), ("a", None));
-    until(&machine, &daemon, "steward.a", (None, Some(32 * MIB)));
+    until_told(&machine, &daemon, "steward.a", (None, Some(32 * MIB)));
     enter(elsewhere.pid());
     let done = ask(&daemon, &memory(other.pid(), None, Some(16 * MIB))).expect("root may");
     let below = format!("a/program-{}", other.pid());
@@ -237,7 +225,7 @@ fn a_domain_that_a_killed_daemon_had_made_and_not_noted_is_taken_over() {
     let daemon = machine.start();
     let done = ask(&daemon, &memory(pid, Some(8 * MIB), None)).expect("root may");
     assert_eq!((done.domain, done.from), (format!("program-{pid}"), None));
-    until(&machine, &daemon, &path, (Some(8 * MIB), None));
+    until_told(&machine, &daemon, &path, (Some(8 * MIB), None));
     daemon.stop();
     assert_eq!(machine.cgroups.tree().memory(&path), Told::default());
 
@@ -309,12 +297,12 @@ fn a_program_that_systemd_has_placed_waits_for_a_scope_while_others_are_answered
         [pid, pair.below, other.pid()].map(|pid| place(&machine, pid)),
         [scope.as_str(), &scope, &session]
     );
-    until(&machine, &daemon, &scope, (Some(8 * MIB), None));
-    until(&machine, &daemon, SLICE, (Some(8 * MIB), None));
+    until_told(&machine, &daemon, &scope, (Some(8 * MIB), None));
+    until_told(&machine, &daemon, SLICE, (Some(8 * MIB), None));
     // It is its own now, and nobody is asked again.
     let done = ask(&daemon, &memory(pid, Some(4 * MIB), Some(64 * MIB))).expect("root may");
     assert_eq!((done.domain.as_str(), done.from), (scope.as_str(), None));
-    until(&machine, &daemon, &scope, (Some(4 * MIB), Some(64 * MIB)));
+    until_told(&machine, &daemon, &scope, (Some(4 * MIB), Some(64 * MIB)));
     assert!(!machine.path("asked").exists());
     // A slice of the user's own gives nobody the right to what the machine pays for.
     machine.caller_uid.store(1001, Ordering::SeqCst);
@@ -417,8 +405,8 @@ fn a_minimum_is_held_against_the_maxima_above_it_also_when_these_are_lowered_lat
     let said = ask(&daemon, &memory(other.pid(), Some(9 * MIB), None)).expect_err("8M are left");
     assert!(said.contains("(memory.max), of which others there are promised 24M; ask"), "{said}");
     ask(&daemon, &memory(other.pid(), Some(8 * MIB), None)).expect("it fits");
-    until(&machine, &daemon, &scope(&one), (Some(24 * MIB), None));
-    until(&machine, &daemon, SLICE, (Some(32 * MIB), None));
+    until_told(&machine, &daemon, &scope(&one), (Some(24 * MIB), None));
+    until_told(&machine, &daemon, SLICE, (Some(32 * MIB), None));
 
     let problem = || {
         let shown = api::ShowDomain { domain: Some(scope(&one)), pid: None };
@@ -426,9 +414,9 @@ fn a_minimum_is_held_against_the_maxima_above_it_also_when_these_are_lowered_lat
     };
     assert_eq!(problem(), "");
     limit("user.slice", Some(16));
-    until(&machine, &daemon, &scope(&one), (Some(12 * MIB), None));
-    until(&machine, &daemon, &scope(&other), (Some(4 * MIB), None));
-    until(&machine, &daemon, "user.slice", (Some(16 * MIB), None));
+    until_told(&machine, &daemon, &scope(&one), (Some(12 * MIB), None));
+    until_told(&machine, &daemon, &scope(&other), (Some(4 * MIB), None));
+    until_told(&machine, &daemon, "user.slice", (Some(16 * MIB), None));
     let why = "user.slice may use at most 16M with all below it by now (memory.max), so of the 24M that are promised 12M are kept";
     assert_eq!(problem(), why);
     assert!(daemon.status().problems.iter().any(|problem| problem.message.contains(why)));
@@ -437,6 +425,6 @@ fn a_minimum_is_held_against_the_maxima_above_it_also_when_these_are_lowered_lat
     let said = ask(&daemon, &memory(one.pid(), Some(21 * MIB), None)).expect_err("there is not so much");
     assert!(said.contains("user.slice, which it is in, may use at most 16M"), "{said}");
     limit("user.slice", None);
-    until(&machine, &daemon, &scope(&one), (Some(20 * MIB), None));
+    until_told(&machine, &daemon, &scope(&one), (Some(20 * MIB), None));
     assert_eq!(problem(), "");
 }

@@ -1,9 +1,8 @@
 # What the daemon itself spends on disks while one is busy, with few domains and with many: by its own metric, in
 # thousands of instructions a second (4 ns of the clock are one). It runs in the lab's machine, after prelude.sh.
 sh /lab/timed-disk.sh 5400rpm 64 0 || exit 1
-mkdir -p /etc/steward
-printf '[metrics]\nlisten = "127.0.0.1:9101"\n' >>/etc/steward/steward.toml
 mkdir -p /etc/steward/domains
+printf '[metrics]\nlisten = "127.0.0.1:9101"\n' >>/etc/steward/steward.toml
 procs() { echo /sys/fs/cgroup/steward.$1/cgroup.procs; }
 # Of ten domains one is served first, one is in the background and one has a fraction; each has a program.
 domains=0
