@@ -20,8 +20,8 @@ declare_until() {
     done >/etc/steward/domains/from-$first.toml
 }
 fill() {
-    wait_for "[ -e $(procs d$((domains - 1))) ]"
     while [ $first -lt $domains ]; do
+        wait_for "[ -e $(procs d$first) ]"
         sh -c "echo \$\$ >$(procs d$first); exec sleep 100000" &
         first=$((first + 1))
     done
