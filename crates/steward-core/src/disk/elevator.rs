@@ -36,16 +36,12 @@ const REQUESTS_OF_ALL_QUEUES: u64 = 4096;
 /// What the kernel has for writes of [`REQUESTS_MIN`] by itself: three quarters (`bfq_depth_updated()`).
 const WRITES_OF_THEM: u64 = REQUESTS_MIN / 4 * 3;
 
-/// Who is served first is what programs were given, and not what the elevator guesses from how they behave.
-const FAIR: &[(&str, &str)] = &[("low_latency", "0")];
-/// The same, and the device waits idle for the next request of who is being served, for 2 ms at most. With one request
-/// at a time a save is three of them in a row, and in each gap somebody else's would begin.
-const STRICT: &[(&str, &str)] =
-    &[("low_latency", "0"), ("strict_guarantees", "1"), ("slice_idle_us", "2000")];
+/// The device waits idle for the next request of who is being served, for 2 ms at most. With one request at a time a
+/// save is three of them in a row, and in each gap somebody else's would begin.
+const STRICT: &[(&str, &str)] = &[("strict_guarantees", "1"), ("slice_idle_us", "2000")];
 /// The same, where it is told when somebody waits: both values of what is changed then and after are set once, so that
 /// each is known for Steward's.
 const STRICT_IN_MOMENTS: &[(&str, &str)] = &[
-    ("low_latency", "0"),
     ("strict_guarantees", "0"),
     ("strict_guarantees", "1"),
     ("slice_idle_us", "0"),
@@ -68,7 +64,6 @@ const SHORT_TURN_MS: &str = "20";
 const TURN: Moment = Moment { name: "timeout_sync", waiting: SHORT_TURN_MS, otherwise: TURN_MS };
 /// The same where somebody is served first by weight.
 const STRICT_IN_MOMENTS_BY_WEIGHT: &[(&str, &str)] = &[
-    ("low_latency", "0"),
     ("strict_guarantees", "0"),
     ("strict_guarantees", "1"),
     ("slice_idle_us", "0"),
@@ -84,7 +79,6 @@ const IN_MOMENTS_BY_WEIGHT: &[Moment] = &[
 /// The same where domains have parts of the disk's time: somebody's part counts only as long as the disk waits for
 /// their next request. Without that, two who have one request at a time take turns, whatever their parts are.
 const STRICT_IN_MOMENTS_WITH_PARTS: &[(&str, &str)] = &[
-    ("low_latency", "0"),
     ("strict_guarantees", "0"),
     ("strict_guarantees", "1"),
     ("slice_idle_us", "2000"),
@@ -102,12 +96,11 @@ const IN_MOMENTS_WITH_PARTS: &[Moment] = &[
 /// lie on its way. For how long it is kept idle stays as the kernel has it: without that the elevator fills the device
 /// up with others' requests, which take longer to be served than a moment lasts after somebody has read.
 const STRICT_IN_MOMENTS_OF_SEVERAL: &[(&str, &str)] =
-    &[("low_latency", "0"), ("strict_guarantees", "0"), ("strict_guarantees", "1")];
+    &[("strict_guarantees", "0"), ("strict_guarantees", "1")];
 const IN_MOMENTS_OF_SEVERAL: &[Moment] =
     &[Moment { name: "strict_guarantees", waiting: "1", otherwise: "0" }];
 /// The same where domains have weights.
 const STRICT_IN_MOMENTS_OF_SEVERAL_BY_WEIGHT: &[(&str, &str)] = &[
-    ("low_latency", "0"),
     ("strict_guarantees", "0"),
     ("strict_guarantees", "1"),
     ("timeout_sync", TURN_MS),
@@ -127,6 +120,9 @@ pub struct Order {
     pub requests: u64,
     /// How many of them may be writes, where the kernel can be told.
     pub writes: Option<u64>,
+    /// Whether somebody is served first. Then the elevator guesses nothing from when it is there; otherwise it stops once
+    /// it is as it is to be.
+    pub serves_first: bool,
     /// What is set of the elevator itself, below `queue/iosched`.
     pub tunables: &'static [(&'static str, &'static str)],
     /// What of that is changed, one after the other, when somebody who is served first begins to wait, and when nobody
@@ -231,10 +227,11 @@ pub fn choose(device: &Device, need: Need) -> Choice {
             Weights::First => (STRICT_IN_MOMENTS_BY_WEIGHT, IN_MOMENTS_BY_WEIGHT),
             Weights::Parts => (STRICT_IN_MOMENTS_WITH_PARTS, IN_MOMENTS_WITH_PARTS),
         },
-        _ => (FAIR, &[]),
+        _ => (&[], &[]),
     };
     let (requests, writes) = room(device);
-    let order = Order { elevator: BY_CLASS, requests, writes, tunables, moments };
+    let serves_first = need.first != First::Nobody;
+    let order = Order { elevator: BY_CLASS, requests, writes, serves_first, tunables, moments };
     Choice::Order(if device.lacks_by_class { order.without_by_class() } else { order })
 }
 

@@ -22,7 +22,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::priority::Priority;
 use crate::domain::name::parent_of;
 
 /// The part of a disk's time that those who are served first may take together: by the real-time class, which leaves
@@ -38,8 +37,6 @@ const DOMAINS_MIN_BY_WEIGHT: usize = 3;
 const LOOKS: u32 = 2;
 /// For how long one loses its place, in nanoseconds.
 const SET_BACK_NS: u64 = 10_000_000_000;
-/// What it has meanwhile: the first among those that have no class.
-pub const SET_BACK_TO: Priority = Priority::BestEffort(0);
 
 /// What a disk did since the last look.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -107,6 +104,13 @@ impl Taken {
         self.bytes + self.calls.clamp(least, most) * REQUEST_COSTS_BYTES
     }
 
+    /// As much of it as disks that did so much together, in bytes, can have carried. A process is charged with all of
+    /// what is kept as one in memory (a large folio, 1 MiB and more) when it changes a page of that, of which that page
+    /// alone is written.
+    fn of_disks(self, all_bytes: u64) -> Taken {
+        Taken { bytes: self.bytes.min(all_bytes), ..self }
+    }
+
     /// Which part of it, 0 to 1, was of one disk for certain: what all others did together, in bytes, is too little for
     /// the rest.
     fn certain_part(self, others_bytes: u64) -> f64 {
@@ -127,6 +131,7 @@ impl Disk {
     /// process that may have waited for them.
     fn parts(&self, taken: &[(i32, Taken)], others_bytes: u64, places: &Places) -> Vec<(Who, f64)> {
         let cost = |taken: &Taken| {
+            let taken = taken.of_disks(self.bytes + others_bytes);
             let here = if self.had.is_some() { taken.certain_part(others_bytes) } else { 1.0 };
             here * taken.cost_bytes() as f64
         };
@@ -399,6 +404,20 @@ mod tests {
         look_at(&mut guard, 11 * SECOND_NS, &Disks::default(), &quiet);
         assert!(guard.is_set_back(1));
         look_at(&mut guard, 12 * SECOND_NS, &Disks::default(), &quiet);
+        assert!(!guard.is_set_back(1));
+    }
+
+    #[test]
+    fn who_changes_a_page_of_a_large_file_has_written_a_page() {
+        // Each page is one of a folio of 1 MiB: the kernel charges 26 MiB, and the disk has written 26 pages of it.
+        let mut guard = Guard::by_class();
+        for second in 0..5 {
+            let taken = Taken { bytes: second * (26 << 20), calls: second * 26 };
+            let had = Some(BTreeMap::from([(1, 0.26)]));
+            let disk = Disk { bytes: 100 * 4096, requests: 100, had, ..full() };
+            let disks = Disks::from([("sda".to_owned(), disk)]);
+            look_at(&mut guard, second * SECOND_NS, &disks, &BTreeMap::from([(1, taken)]));
+        }
         assert!(!guard.is_set_back(1));
     }
 

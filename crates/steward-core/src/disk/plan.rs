@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::guard::{Disks, Guard, Places, SET_BACK_TO, Taken, Where};
+use super::guard::{Disks, Guard, Places, Taken, Where};
 use super::priority::Priority;
 use crate::process::TaskId;
 
@@ -28,7 +28,7 @@ pub struct Seen {
     /// says more of it.
     pub domains: BTreeMap<TaskId, Priority>,
     /// Whether these come first by the weights of their domains, which leave others their part. Otherwise it is by the
-    /// real-time class, which leaves them nothing.
+    /// real-time class alone, which leaves them nothing.
     pub by_weight: bool,
     /// By which domain, by path, each of their processes comes first so beside others.
     pub first_domains: BTreeMap<i32, String>,
@@ -72,6 +72,8 @@ pub struct Decision {
 pub struct Plan {
     by_class: Guard,
     by_weight: Guard,
+    /// Of those who come first by weight: who has the real-time class besides.
+    besides_weight: Guard,
     /// When it was looked last what they take.
     guarded_at_ns: Option<u64>,
     /// When anybody was to be served first last.
@@ -137,6 +139,7 @@ impl Default for Plan {
         Plan {
             by_class: Guard::by_class(),
             by_weight: Guard::by_weight(),
+            besides_weight: Guard::by_class(),
             guarded_at_ns: None,
             anybody_at_ns: None,
             of_domains: BTreeMap::new(),
@@ -183,6 +186,7 @@ impl Plan {
             self.by_weight.look(now_ns, &weighed_disks, &weighed, at);
             let at = Where { domains: &BTreeMap::new(), with_background: &BTreeSet::new(), ..at };
             self.by_class.look(now_ns, &classed_disks, &classed, at);
+            self.besides_weight.look(now_ns, &weighed_disks, &weighed, at);
         }
         let lost = |(task, pid): (&TaskId, &i32)| {
             let guard = if by_weight.contains(pid) { &self.by_weight } else { &self.by_class };
@@ -190,17 +194,27 @@ impl Plan {
             Some((*task, guard.set_back_for(*pid, place)?.to_owned()))
         };
         let set_back: BTreeMap<TaskId, String> = first.iter().filter_map(lost).collect();
-        // Whose domain comes first by its weight has this already: it is the weight that is taken away.
-        priorities.extend(set_back.keys().map(|task| (*task, SET_BACK_TO)));
+        priorities.extend(set_back.keys().map(|task| (*task, Priority::SET_BACK)));
+        // Who takes much has what its domain's weight gives it, and keeps that.
+        let has_much = |(task, pid): (&TaskId, &i32)| {
+            let place = seen.places.get(pid).map(String::as_str);
+            let lost = by_weight.contains(pid) && self.besides_weight.set_back_for(*pid, place).is_some();
+            lost.then_some((*task, Priority::SET_BACK))
+        };
+        priorities.extend(first.iter().filter_map(has_much));
         priorities.extend(&seen.background);
-        if first.is_empty() {
-            // Nobody waits for the kernel's own threads who is to come first.
-            priorities.retain(|_, priority| !matches!(priority, Priority::RealTime(_)));
-        } else {
+        if !first.is_empty() {
             self.anybody_at_ns = Some(now_ns);
         }
         let lately = self.anybody_at_ns.is_some_and(|at_ns| now_ns < at_ns + STAYS_FOR_NS);
-        let ordered = (lately || seen.has_weights) && seen.may_order;
+        let is_ordered_for_any = lately || seen.has_weights;
+        let ordered = is_ordered_for_any && seen.may_order;
+        if !is_ordered_for_any {
+            // The kernel's threads that work for others have it for as long as devices are ordered, and not only while
+            // somebody comes first: the elevator makes one queue of a journal's thread and a program whose requests lie
+            // near to its own, and a class that the thread is given then is the program's as well, for good.
+            priorities.retain(|_, priority| !matches!(priority, Priority::RealTime(_)));
+        }
         let places = self.by_weight.set_back_places().chain(self.by_class.set_back_places());
         let set_back_places = places.map(|(place, disk)| (place.to_owned(), disk.to_owned())).collect();
         Decision { priorities, ordered, waits: ordered && lately, left, set_back, set_back_places }
@@ -233,8 +247,7 @@ mod tests {
 
     /// The task 1 in a domain that comes first, by its weight or by class.
     fn in_domain(by_weight: bool) -> Seen {
-        let priority = if by_weight { Priority::BY_WEIGHT } else { Priority::RealTime(4) };
-        let domains = BTreeMap::from([(task(1), priority)]);
+        let domains = BTreeMap::from([(task(1), Priority::OF_DOMAIN)]);
         Seen { domains, by_weight, may_order: true, ..Seen::default() }
     }
 
@@ -297,7 +310,7 @@ mod tests {
     #[test]
     fn in_a_domain_that_comes_first_by_weight_no_level_of_a_specification_counts_but_the_last() {
         for (by_weight, named, has) in [
-            (true, Priority::RealTime(2), Priority::BY_WEIGHT),
+            (true, Priority::RealTime(2), Priority::OF_DOMAIN),
             (true, Priority::BestEffort(7), Priority::BestEffort(7)),
             (false, Priority::RealTime(2), Priority::RealTime(2)),
         ] {

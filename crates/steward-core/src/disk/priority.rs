@@ -80,18 +80,20 @@ impl Priority {
     /// What is in the background has.
     pub const LAST: Priority = Priority::BestEffort(LEVEL_MAX);
 
-    /// What tasks have whose domain comes first by its weight. It is not the real-time class: with that a disk that is
-    /// kept idle for their next request has the journal's thread, for which they wait, not take its place, but slip in
-    /// (BFQ's injection), and keeps nothing idle for what the thread asks for next.
-    pub const BY_WEIGHT: Priority = Priority::BestEffort(0);
+    /// What tasks of a domain have that is served first, also where it is so by its weight: that counts for what its
+    /// tasks ask for, but not for a file that somebody else had changed before them, which the kernel goes on to write
+    /// for whoever that was (docs/disk.md#what-others-had-changed).
+    pub const OF_DOMAIN: Priority = Priority::RealTime(LEVEL_USUAL);
 
-    /// What else a task has from Steward that is to have `self` for its domain: domains come first by weight at one
-    /// time and by the real-time class at another, and what was born in between has the priority of its parent.
+    /// What those have who have lost their place for a while: the first among those that have no class.
+    pub const SET_BACK: Priority = Priority::BestEffort(0);
+
+    /// What else a task has from Steward that is to have `self` for its domain: what was born while its parent had lost
+    /// its place has the priority that this had then, and the other way round.
     pub fn other_way(self) -> Option<Priority> {
-        let by_class = Priority::RealTime(LEVEL_USUAL);
         match self {
-            Priority::BY_WEIGHT => Some(by_class),
-            priority if priority == by_class => Some(Priority::BY_WEIGHT),
+            Priority::OF_DOMAIN => Some(Priority::SET_BACK),
+            Priority::SET_BACK => Some(Priority::OF_DOMAIN),
             _ => None,
         }
     }

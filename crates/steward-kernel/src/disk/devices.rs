@@ -17,6 +17,8 @@ use crate::roots::{Roots, read_if_present, write};
 
 /// The file that says, and chooses, what orders a queue's requests.
 const SCHEDULER: &str = "scheduler";
+/// Whether BFQ guesses who is interactive.
+const LOW_LATENCY: &str = "iosched/low_latency";
 
 /// All disks, without partitions, by name. What goes away while they are read is left out.
 ///
@@ -141,6 +143,7 @@ pub fn order(
     let mut ordered = Ordered { by_class: order.elevator == BY_CLASS, ..Ordered::default() };
     let outcome = change_elevator(journal, device, order, &queue, &mut ordered)
         .and_then(|()| limit_writes(journal, order, &queue, &mut ordered))
+        .and_then(|()| guess_nothing(journal, &queue, &mut ordered))
         .and_then(|()| tune(journal, order, &queue, &mut ordered));
     if outcome.is_err() {
         let _ = restore(journal, &ordered, roots);
@@ -168,6 +171,11 @@ fn change_elevator(
     })?);
     if device.elevator != order.elevator {
         write(&queue.join(SCHEDULER), order.elevator)?;
+        // From its first request on it would take for interactive whoever is there, and count them thirty times for ten
+        // seconds. What is set of it goes with it, so that this is not noted.
+        if order.serves_first {
+            let _ = write(&queue.join(LOW_LATENCY), "0");
+        }
     }
     // With each elevator the kernel chooses it anew.
     write(&queue.join("nr_requests"), &order.requests.to_string())?;
@@ -195,6 +203,12 @@ fn limit_writes(
 ) -> Result<(), JournalError> {
     let Some(writes) = order.writes else { return Ok(()) };
     ordered.changes.extend(write_if_taken(journal, queue, "async_depth", &writes.to_string())?);
+    Ok(())
+}
+
+/// Who is served first is what programs were given, and not what the elevator guesses from how they behave.
+fn guess_nothing(journal: &SharedJournal, queue: &Path, ordered: &mut Ordered) -> Result<(), JournalError> {
+    ordered.changes.extend(write_if_there(journal, queue, LOW_LATENCY, "0")?);
     Ok(())
 }
 
@@ -367,11 +381,12 @@ mod tests {
         elevator: "bfq",
         requests: 128,
         writes: None,
-        tunables: &[("low_latency", "0"), ("of_another_kernel", "1")],
+        serves_first: false,
+        tunables: &[("slice_idle_us", "0"), ("of_another_kernel", "1")],
         moments: &[],
     };
 
-    const FILES: [(&str, &str); 16] = [
+    const FILES: [(&str, &str); 17] = [
         ("proc/sys/kernel/random/boot_id", "one\n"),
         ("sys/block/sda/dev", "8:0\n"),
         ("sys/block/sda/diskseq", "9\n"),
@@ -381,6 +396,7 @@ mod tests {
         ("sys/block/sda/device/queue_depth", "1\n"),
         ("sys/block/sda/mq/0/nr_tags", "31\n"),
         ("sys/block/sda/queue/iosched/low_latency", "1\n"),
+        ("sys/block/sda/queue/iosched/slice_idle_us", "8000\n"),
         ("sys/block/loop0/dev", "7:0\n"),
         ("sys/block/dm-0/dev", "253:0\n"),
         ("sys/block/dm-0/dm/name", "root\n"),
@@ -528,6 +544,25 @@ mod tests {
     }
 
     #[test]
+    fn where_somebody_is_served_first_nothing_is_guessed_from_the_beginning() {
+        let (_directory, roots, journal, device) = sda();
+        let file = roots.sys.join("block/sda/queue/iosched/low_latency");
+        // There is nothing to be put back of an elevator that was not there.
+        for (elevator, left) in [("none", "0"), ("bfq", "1")] {
+            std::fs::write(&file, "1\n").expect("a file");
+            let device = Device { elevator: elevator.to_owned(), ..device.clone() };
+            let order_first = Order { serves_first: true, ..BY_CLASS };
+            let ordered = order(&journal, &device, &order_first, &roots).expect("it can be written");
+            assert_eq!(std::fs::read_to_string(&file).expect("a file").trim(), "0");
+            restore(&journal, &ordered, &roots).expect("it can be put back");
+            assert_eq!(
+                (std::fs::read_to_string(&file).expect("a file").trim(), journal.outstanding()),
+                (left, 0)
+            );
+        }
+    }
+
+    #[test]
     fn a_machine_without_disks_has_none() {
         let (_directory, roots) = with_files(&FILES[..1]);
         assert_eq!(list(&roots).expect("no error"), Vec::new());
@@ -541,19 +576,26 @@ mod tests {
             std::fs::read_to_string(roots.sys.join("block/sda/queue").join(file)).expect("a file")
         };
         assert_eq!((now("scheduler").as_str(), now("nr_requests").as_str()), ("bfq", "128"));
-        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("0", 2));
+        let guess_and_idle = || (now("iosched/low_latency"), now("iosched/slice_idle_us"));
+        let are = |guess: &str, idle: &str| (guess.to_owned(), idle.to_owned());
+        assert_eq!((guess_and_idle(), journal.outstanding()), (are("0", "0"), 3));
         std::fs::write(roots.sys.join("block/sda/queue/scheduler"), "none mq-deadline [bfq]\n")
             .expect("a file");
         let untuned = retune(&journal, &device, &ordered, &Order { tunables: &[], ..BY_CLASS }, &roots);
-        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("1", 1));
+        assert_eq!(
+            (guess_and_idle(), journal.outstanding()),
+            (are("0", "8000"), 2),
+            "it guesses nothing still"
+        );
         let ordered = retune(&journal, &device, &untuned.expect("it can be written"), &BY_CLASS, &roots);
         let ordered = ordered.expect("it can be written");
-        assert_eq!((now("iosched/low_latency").as_str(), journal.outstanding()), ("0", 2));
+        assert_eq!((guess_and_idle(), journal.outstanding()), (are("0", "0"), 3));
         restore(&journal, &ordered, &roots).expect("it can be put back");
         assert_eq!(
             (now("scheduler").as_str(), now("nr_requests").as_str(), journal.outstanding()),
             ("none", "2", 0)
         );
+        assert_eq!(guess_and_idle(), are("1", "8000"));
         let ordered = order(&journal, &device, &BY_CLASS, &roots).expect("it can be written");
         std::fs::write(roots.sys.join("block/sda/queue/scheduler"), "none [mq-deadline] bfq\n")
             .expect("a file");
@@ -606,18 +648,18 @@ mod tests {
 
     #[test]
     fn what_is_changed_for_moments_is_put_back_whichever_of_its_values_it_has() {
-        for (at_the_end, after) in [("0", "1"), ("2000", "1"), ("700", "700")] {
+        for (at_the_end, after) in [("0", "8000"), ("2000", "8000"), ("700", "700")] {
             let (_directory, roots, journal, device) = sda();
-            let tunables = &[("low_latency", "0"), ("low_latency", "2000")];
+            let tunables = &[("slice_idle_us", "0"), ("slice_idle_us", "2000")];
             let ordered = order(&journal, &device, &Order { tunables, ..BY_CLASS }, &roots);
             let switched = |to, left: &str| {
-                let values = [("low_latency", to), ("of_another_kernel", "1")];
+                let values = [("slice_idle_us", to), ("of_another_kernel", "1")];
                 switch("sda", &values, &[left.to_owned()], &roots).expect("it is there")
             };
             assert_eq!(switched("0", "2000"), Some(vec!["0".to_owned()]));
             assert_eq!(switched("2000", "0"), Some(vec!["2000".to_owned()]));
             assert_eq!(switched("2000", "0"), None);
-            let file = roots.sys.join("block/sda/queue/iosched/low_latency");
+            let file = roots.sys.join("block/sda/queue/iosched/slice_idle_us");
             std::fs::write(&file, at_the_end).expect("a file");
             restore(&journal, &ordered.expect("it can be written"), &roots).expect("it can be put back");
             assert_eq!(std::fs::read_to_string(&file).expect("a file"), after);

@@ -132,22 +132,6 @@ pub fn take_from_all(keeps: &dyn Fn(i32, TaskId) -> bool, roots: &Roots) -> Resu
     process::numbers(roots)?.into_iter().fold(Ok(()), take)
 }
 
-/// Gives a thread of the kernel another priority than the one it has from Steward, and says whether it had that one
-/// still: what has another by now, or has ended, is left alone. Nothing is recorded: both are to be known to the undo
-/// journal.
-///
-/// # Errors
-/// [`KernelError::Task`].
-pub fn switch(task: TaskId, from: Priority, to: Priority, roots: &Roots) -> Result<bool, KernelError> {
-    match read(task.tid) {
-        Ok(priority) if priority == from && process::is_alive(task, roots) => {
-            write(task.tid, to).map(|()| true)
-        }
-        Err(error) if !error.is_absent() => Err(error),
-        Ok(_) | Err(_) => Ok(false),
-    }
-}
-
 /// Undoes a change of [`DiskPriority`](crate::journal::Change::DiskPriority).
 pub(crate) fn undo(task: TaskId, old: Priority, new: Priority, roots: &Roots) -> Result<Undone, KernelError> {
     let current = match read(task.tid) {

@@ -3,7 +3,7 @@
 use steward_core::disk::priority::{Mark, Priority};
 use steward_core::process::TaskId;
 
-pub use super::ioprio::{disinherit, held, knows_marks, read, switch, take_from_all, take_from_threads};
+pub use super::ioprio::{disinherit, held, knows_marks, read, take_from_all, take_from_threads};
 use super::ioprio::{write, write_marked};
 use crate::error::KernelError;
 use crate::journal::{Change, JournalError, SharedJournal};
@@ -163,19 +163,6 @@ mod tests {
             assert_eq!(read(task.tid).expect("it runs"), Priority::BestEffort(7));
             take_from_all(&|_, other| other != task, &only).expect("no error");
             assert_eq!(read(task.tid).expect("it runs"), Priority::Unset);
-        });
-    }
-
-    #[test]
-    fn a_priority_is_switched_only_from_the_one_that_it_is_known_to_have() {
-        with_thread(|task, _, roots| {
-            let (low, lower) = (Priority::BestEffort(6), Priority::BestEffort(7));
-            assert!(!switch(task, low, lower, roots).expect("no error"), "it has another");
-            assert!(switch(task, Priority::Unset, low, roots).expect("no error"));
-            assert!(switch(task, low, lower, roots).expect("no error"));
-            assert_eq!(read(task.tid).expect("it runs"), lower);
-            let earlier = TaskId { started_ticks: task.started_ticks - 1, ..task };
-            assert!(!switch(earlier, lower, low, roots).expect("no error"), "it is another task");
         });
     }
 

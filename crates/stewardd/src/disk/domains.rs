@@ -209,7 +209,6 @@ impl Daemon {
     /// Has domains that are served first be so by their weights, but those that have lost their place.
     fn come_first_by_weight(&self, wanted: &mut OfDomains, set_back: &BTreeSet<String>) {
         wanted.by_weight = true;
-        wanted.first.values_mut().for_each(|priority| *priority = Priority::BY_WEIGHT);
         // Also of those without a process, in which one may begin.
         let class = |path: &str| match set_back.contains(path) {
             true => Some(Class::Normal),
@@ -317,9 +316,8 @@ impl Daemon {
     /// All tasks of these processes, served first by the real-time class, and the process of each.
     fn tasks_of(&self, first: &BTreeMap<i32, String>) -> (BTreeMap<TaskId, Priority>, BTreeMap<TaskId, i32>) {
         let roots = &self.options.roots;
-        let Some(priority) = Priority::of(Class::Interactive, None) else { return Default::default() };
         let threads = |pid: i32| process::threads_of(pid, roots).into_iter().map(move |task| (task.id, pid));
         let of: BTreeMap<TaskId, i32> = first.keys().copied().flat_map(threads).collect();
-        (of.keys().map(|task| (*task, priority)).collect(), of)
+        (of.keys().map(|task| (*task, Priority::OF_DOMAIN)).collect(), of)
     }
 }

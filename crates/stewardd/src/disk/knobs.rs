@@ -21,7 +21,7 @@ use steward_kernel::journal::{Change, JournalError, SharedJournal};
 
 use super::counts::{Counter, Counts};
 use super::known::Known;
-use super::moments::{Moments, Target, Watcher};
+use super::moments::{Moments, Watcher};
 use super::outcome::Outcome;
 use super::spent::Spent;
 use crate::files::journal::OwnJournal;
@@ -42,9 +42,6 @@ pub struct Wanted {
     pub disks: BTreeMap<(String, u64), Vec<String>>,
     /// Whether somebody is to be served first, for whose next request a device may be kept idle.
     pub waits: bool,
-    /// Of those with a priority, the kernel's threads that work for others: they have it while somebody waits who is
-    /// served first.
-    pub for_others: BTreeSet<TaskId>,
     /// The cgroups whose tasks, and what the kernel writes back for them, are served first by weights, by id, and
     /// those below them, of which each is so or not.
     pub first_by_weight: BTreeMap<u64, bool>,
@@ -181,8 +178,6 @@ struct Elevator {
     need: Need,
     /// What was changed for it.
     ordered: Ordered,
-    /// Whether the device takes several requests at once.
-    takes_several: bool,
 }
 
 impl KernelKnobs {
@@ -230,12 +225,11 @@ impl Knobs for KernelKnobs {
             moments.serve_first(&wanted.first_by_weight);
         }
         work.take_back(&mut state, wanted);
-        work.give(&mut state, wanted, |_| true);
+        work.give(&mut state, wanted);
         if wanted.any_heirs {
             work.disinherit_all(wanted);
         }
         work.order(&mut state, wanted);
-        state.attend_to_others(wanted);
         work.write_freely(&mut state, wanted);
         work.charge(&mut state, wanted);
         if !is_ordered {
@@ -297,23 +291,7 @@ impl State {
     /// Has what differs in such moments do so.
     fn attend_to(&self, device: &Device, order: &Order) {
         if let Some(moments) = self.told().filter(|_| !order.moments.is_empty()) {
-            moments.add(Target::Elevator { device: device.name.clone(), moments: order.moments });
-        }
-    }
-
-    /// Has threads that work for others do so first in moments only; but all the time as long as any disk takes several
-    /// requests at once (docs/disk.md#a-disk-with-a-queue-of-its-own).
-    fn attend_to_others(&self, wanted: &Wanted) {
-        let Some(moments) = self.told() else { return };
-        let for_good = self.ordered.values().any(|elevator| elevator.takes_several);
-        for task in &wanted.for_others {
-            match self.given.get(task).copied() {
-                Some(Has { changed: Some(_), .. }) if for_good => moments.leave_first(*task),
-                Some(Has { priority, changed: Some((_, old)) }) => {
-                    moments.add(Target::Thread { task: *task, waiting: priority, otherwise: old });
-                }
-                _ => {}
-            }
+            moments.add(&device.name, order.moments);
         }
     }
 }
@@ -360,15 +338,15 @@ impl Work<'_> {
     /// Has programs be served first that are so from now on, as long as nobody can be told when they wait. What fails
     /// is tried again, and said, once somebody can.
     ///
-    /// Those who work for others are given theirs before the elevator is there. It charges a journal's thread whose
-    /// request stands among those that the disk has already for megabytes, and takes note of another class only when
-    /// it comes to the thread the next time: behind all that is due to others by then (docs/disk.md).
+    /// Priorities are given before the elevator is there. It takes note of another class only when it comes to a queue
+    /// the next time: who waits for the disk already, or is a journal's thread, stood behind all that was due to others
+    /// by then, for seconds. And a program that it had made one queue with a journal's thread before would have the
+    /// class of that as well (docs/disk.md#the-elevators-queues).
     fn at_once(&mut self, state: &mut State, wanted: &Wanted) {
         let said = self.faults.len();
-        self.give(state, wanted, |task| wanted.for_others.contains(task));
+        self.give(state, wanted);
         self.order(state, wanted);
         self.weigh(state, wanted);
-        self.give(state, wanted, |_| true);
         self.faults.truncate(said);
     }
 
@@ -477,7 +455,7 @@ impl Work<'_> {
     }
 
     fn order_one(&mut self, state: &mut State, device: &Device, need: Need, again: u64) {
-        let (key, takes_several) = (identity(device), elevator::takes_several(device));
+        let key = identity(device);
         let Choice::Order(order) = elevator::choose(device, need) else {
             // It is known better by now.
             state.refused.remove(&key);
@@ -505,7 +483,7 @@ impl Work<'_> {
                 match outcome {
                     Ok(ordered) => {
                         state.attend_to(device, &order);
-                        state.ordered.insert(key, Elevator { need, ordered, takes_several });
+                        state.ordered.insert(key, Elevator { need, ordered });
                     }
                     Err(error) => self.faults.push(error.to_string()),
                 }
@@ -525,7 +503,7 @@ impl Work<'_> {
                 );
                 state.attend_to(device, &order);
                 state.refused.remove(&key);
-                state.ordered.insert(key, Elevator { need, ordered, takes_several });
+                state.ordered.insert(key, Elevator { need, ordered });
             }
             Err(error) => {
                 state.refused.insert(key, Refused::new(device, &order, &error, again));

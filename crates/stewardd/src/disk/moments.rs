@@ -1,6 +1,5 @@
 //! What is otherwise in the moments in which somebody who is served first waits for the disk: then the disk stays idle
-//! for their next request, and the journals of file systems are written for them. The rest of the time nobody is kept
-//! from the disk for somebody who might come.
+//! for their next request. The rest of the time nobody is kept from the disk for somebody who might come.
 //!
 //! When one begins and is over is `steward_core::disk::moments`' to say. A save takes 30 ms, so that a thread does it
 //! which waits for nothing else; each change is one write into the kernel, and nothing of it waits for a disk.
@@ -17,9 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use steward_core::disk::elevator::Moment;
 use steward_core::disk::moments;
-use steward_core::disk::priority::Priority;
-use steward_core::process::TaskId;
-use steward_kernel::disk::{devices, priority};
+use steward_kernel::disk::devices;
 use steward_kernel::{KernelError, Roots};
 
 use super::spent::Spent;
@@ -91,69 +88,43 @@ pub fn watch_kernel() -> Result<Watching, String> {
     Err("this stewardd is built without BPF".to_owned())
 }
 
-/// Something that differs in such moments. It is as for somebody who waits when it is [added](Moments::add), and its
-/// other state is in the undo journal too.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    /// Settings of a disk's elevator.
-    Elevator { device: String, moments: &'static [Moment] },
-    /// The disk priority of a thread that works for others: the first one while somebody waits, and the second.
-    Thread { task: TaskId, waiting: Priority, otherwise: Priority },
-}
-
-impl Target {
-    /// Whether it is this thread's.
-    fn is_thread(&self, of: TaskId) -> bool {
-        matches!(self, Target::Thread { task, .. } if *task == of)
-    }
-}
-
-/// A target as it was left.
+/// Settings of a disk's elevator that differ in such moments. They are as for somebody who waits when they are
+/// [added](Moments::add), and their other state is in the undo journal too.
 #[derive(Debug)]
 struct Attended {
-    target: Target,
-    /// What the elevator's settings were then.
+    device: String,
+    moments: &'static [Moment],
+    /// What they were when they were left.
     left: Vec<String>,
 }
 
 impl Attended {
-    fn new(target: Target, roots: &Roots) -> Result<Self, KernelError> {
-        let left = match &target {
-            Target::Elevator { device, moments } => {
-                let names: Vec<&str> = moments.iter().map(|moment| moment.name).collect();
-                devices::settings(device, &names, roots)?
-            }
-            Target::Thread { .. } => Vec::new(),
-        };
-        Ok(Attended { target, left })
+    fn new(device: &str, moments: &'static [Moment], roots: &Roots) -> Result<Self, KernelError> {
+        let names: Vec<&str> = moments.iter().map(|moment| moment.name).collect();
+        let left = devices::settings(device, &names, roots)?;
+        Ok(Attended { device: device.to_owned(), moments, left })
     }
 
-    /// Brings it from one state into the other, and says whether it was in that one: if not, it has been changed by
-    /// somebody else, or has gone.
+    /// Brings them from one state into the other, and says whether they were in that one: if not, they have been
+    /// changed by somebody else, or the disk has gone.
     fn switch(&mut self, waits: bool, roots: &Roots) -> bool {
-        let switched = match &self.target {
-            Target::Elevator { device, moments } => {
-                let value = |moment: &Moment| if waits { moment.waiting } else { moment.otherwise };
-                let values: Vec<(&str, &str)> =
-                    moments.iter().map(|moment| (moment.name, value(moment))).collect();
-                devices::switch(device, &values, &self.left, roots).map(|left| {
-                    let is_switched = left.is_some();
-                    self.left = left.unwrap_or_default();
-                    is_switched
-                })
+        let value = |moment: &Moment| if waits { moment.waiting } else { moment.otherwise };
+        let values: Vec<(&str, &str)> =
+            self.moments.iter().map(|moment| (moment.name, value(moment))).collect();
+        match devices::switch(&self.device, &values, &self.left, roots) {
+            Ok(left) => {
+                let is_switched = left.is_some();
+                self.left = left.unwrap_or_default();
+                is_switched
             }
-            Target::Thread { task, waiting, otherwise } => {
-                let (from, to) = if waits { (*otherwise, *waiting) } else { (*waiting, *otherwise) };
-                priority::switch(*task, from, to, roots)
+            Err(error) => {
+                tracing::warn!(
+                    decision = "disk-moment",
+                    "it makes no difference any more whether somebody waits: {error}"
+                );
+                false
             }
-        };
-        switched.unwrap_or_else(|error| {
-            tracing::warn!(
-                decision = "disk-moment",
-                "it makes no difference any more whether somebody waits: {error}"
-            );
-            false
-        })
+        }
     }
 }
 
@@ -232,45 +203,23 @@ impl Moments {
         }
     }
 
-    /// Has this differ from now on, if it does not yet. It is as for somebody who waits at this moment.
-    pub(super) fn add(&self, target: Target) {
+    /// Has these settings of a disk's elevator differ from now on, if they do not yet. They are as for somebody who waits
+    /// at this moment.
+    pub(super) fn add(&self, device: &str, moments: &'static [Moment]) {
         let mut targets = lock(&self.targets);
-        if targets.all.iter().any(|attended| attended.target == target) {
+        if targets.all.iter().any(|attended| attended.device == device) {
             return;
         }
         // What cannot even be read is gone.
-        let Ok(mut attended) = Attended::new(target, &targets.roots) else { return };
+        let Ok(mut attended) = Attended::new(device, moments, &targets.roots) else { return };
         if targets.waits || attended.switch(false, &targets.roots) {
             targets.all.push(attended);
         }
     }
 
-    /// Has a task's priority be no matter of moments any more: it is as for somebody who waits from now on.
-    pub(super) fn leave_first(&self, of: TaskId) {
-        let mut targets = lock(&self.targets);
-        let Targets { roots, waits, all } = &mut *targets;
-        for mut attended in all.extract_if(.., |attended| attended.target.is_thread(of)) {
-            if !*waits {
-                attended.switch(true, roots);
-            }
-        }
-    }
-
-    /// Has a task's priority be no matter of moments any more, in whichever state it is.
-    pub(super) fn remove_task(&self, of: TaskId) {
-        lock(&self.targets).all.retain(|attended| !attended.target.is_thread(of));
-    }
-
-    /// Whether a task's priority is a matter of moments.
-    #[cfg(test)]
-    pub(super) fn attends_to(&self, of: TaskId) -> bool {
-        lock(&self.targets).all.iter().any(|attended| attended.target.is_thread(of))
-    }
-
     /// Has nothing of a device be a matter of moments any more, in whichever state it is.
     pub(super) fn remove_device(&self, name: &str) {
-        let is_it = |target: &Target| matches!(target, Target::Elevator { device, .. } if device == name);
-        lock(&self.targets).all.retain(|attended| !is_it(&attended.target));
+        lock(&self.targets).all.retain(|attended| attended.device != name);
     }
 }
 
@@ -442,7 +391,7 @@ mod tests {
         }
 
         fn add(&self) {
-            self.moments.add(Target::Elevator { device: "sda".to_owned(), moments: IDLING });
+            self.moments.add("sda", IDLING);
         }
 
         fn says(&self) -> String {
@@ -497,21 +446,6 @@ mod tests {
         let Stand { _directory, file, moments, .. } = stand;
         drop(moments);
         assert_eq!(content(&file), "700");
-    }
-
-    #[test]
-    fn a_thread_that_is_left_first_is_so_from_now_on() {
-        let stand = Stand::new();
-        let tid = rustix::thread::gettid().as_raw_nonzero().get();
-        let roots = Roots::default();
-        let task = steward_kernel::process::stat(tid, &roots).expect("it runs").id;
-        let (waiting, otherwise) = (Priority::BestEffort(5), Priority::BestEffort(6));
-        assert!(priority::switch(task, Priority::Unset, waiting, &roots).expect("one may lower one's own"));
-        let has = |wanted| priority::switch(task, wanted, wanted, &roots).expect("it can be asked");
-        stand.moments.add(Target::Thread { task, waiting, otherwise });
-        assert!(has(otherwise), "nobody waits");
-        stand.moments.leave_first(task);
-        assert!(has(waiting) && !stand.moments.attends_to(task));
     }
 
     #[test]

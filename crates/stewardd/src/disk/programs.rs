@@ -63,7 +63,6 @@ impl Daemon {
             may_order: self.settings.config.disk.may_order(),
             ..programs
         };
-        let for_others = seen.for_others.clone();
         let of_domains = seen.domains.keys().copied().collect();
         let Decision { priorities, ordered, waits, mut left, .. } =
             self.disk.decide(now_ns, seen, domains.of_first, domains.devices.as_deref(), &self.options.roots);
@@ -85,7 +84,6 @@ impl Daemon {
             ordered,
             disks,
             waits,
-            for_others,
             first_by_weight: domains.cgroups,
             of_domains,
             weights,

@@ -35,6 +35,16 @@ fn io_row(path: &std::path::Path, io: &str) -> String {
     format!("[[spec]]\npath = \"{}\"\nio = \"{io}\"\n", path.display())
 }
 
+/// Whether a process is served first for its domain, which is so by its weight.
+fn by_weight(wanted: &Wanted, pid: i32) -> bool {
+    priority_of(wanted, pid) == Some(Priority::OF_DOMAIN) && !wanted.first_by_weight.is_empty()
+}
+
+/// The same where it is so by the real-time class alone.
+fn by_class(wanted: &Wanted, pid: i32) -> bool {
+    priority_of(wanted, pid) == Some(Priority::OF_DOMAIN) && wanted.first_by_weight.is_empty()
+}
+
 fn priority_of(wanted: &Wanted, pid: i32) -> Option<Priority> {
     wanted.priorities.iter().find(|(task, _)| task.tid == pid).map(|(_, priority)| *priority)
 }
@@ -295,7 +305,7 @@ fn whoever_is_in_a_cgroup_that_a_program_has_made_below_its_domain_comes_first_a
     let (inner, last) = (Sleeper::start(&machine.program("inner")), Sleeper::start(&machine.program("last")));
     machine.cgroups.move_process(last.pid(), "steward.desk/batch/made").expect("it is there");
     machine.cgroups.move_process(inner.pid(), "steward.desk/made/within").expect("it is there");
-    until(&machine, &daemon, |wanted| priority_of(wanted, inner.pid()) == Some(Priority::BY_WEIGHT));
+    until(&machine, &daemon, |wanted| by_weight(wanted, inner.pid()));
     let wanted = machine.disk.wanted();
     assert!(priority_of(&wanted, last.pid()).is_none());
     // And what the kernel writes back for it is no load on it.
@@ -340,8 +350,8 @@ fn an_interactive_domain_comes_first_by_its_weight_where_every_disk_that_is_orde
     daemon.client().call(&create("desk/batch", Some(IoClass::Background), None)).expect("made");
     let (process, _last) =
         (with_process(&machine, &daemon, "desk"), with_process(&machine, &daemon, "desk/batch"));
-    let by_weight = |wanted: &Wanted| priority_of(wanted, process.pid()) == Some(Priority::BY_WEIGHT);
-    let by_class = |wanted: &Wanted| priority_of(wanted, process.pid()) == Some(Priority::RealTime(4));
+    let by_weight = |wanted: &Wanted| by_weight(wanted, process.pid());
+    let by_class = |wanted: &Wanted| by_class(wanted, process.pid());
     until(&machine, &daemon, |wanted| weight_of(wanted, "steward.desk/batch") == Some(10));
     let wanted = machine.disk.wanted();
     assert!(by_weight(&wanted) && weight_of(&wanted, "steward.desk") == Some(1000), "{wanted:?}");
@@ -363,7 +373,6 @@ fn an_interactive_domain_comes_first_by_its_weight_where_every_disk_that_is_orde
     ] {
         machine.disk.set_outcome(outcome);
         until(&machine, &daemon, by_class);
-        assert!(machine.disk.wanted().first_by_weight.is_empty());
         machine.disk.set_outcome(Outcome::default());
         until(&machine, &daemon, by_weight);
     }
@@ -375,7 +384,6 @@ fn an_interactive_domain_comes_first_by_its_weight_where_every_disk_that_is_orde
     );
     until(&machine, &daemon, by_class);
     let wanted = machine.disk.wanted();
-    assert!(wanted.first_by_weight.is_empty(), "{wanted:?}");
     assert_eq!(
         weight_of(&wanted, "steward.desk"),
         Some(1000),
@@ -396,19 +404,18 @@ fn as_soon_as_anybody_is_first_whom_a_weight_cannot_bring_first_all_stand_in_one
     let process = with_process(&machine, &daemon, "desk");
     let moving = api::MoveProcess { pid: Some(within.pid()), domain: "desk".into() };
     daemon.client().call(&moving).expect("moved");
-    let has = |wanted: &Wanted, priority| priority_of(wanted, process.pid()) == Some(priority);
-    until(&machine, &daemon, |wanted| has(wanted, Priority::BY_WEIGHT));
+    until(&machine, &daemon, |wanted| by_weight(wanted, process.pid()));
     assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
     // Its specification says so of it too, and its domain brings it first. Whoever is there later was looked at later.
     machine.write_specs("a.toml", &rows(is_first, ""));
     daemon.client().call(&api::Reload {}).expect("read again");
     daemon.client().call(&create("desk/later", None, None)).expect("made");
     let later = with_process(&machine, &daemon, "desk/later");
-    until(&machine, &daemon, |wanted| priority_of(wanted, later.pid()) == Some(Priority::BY_WEIGHT));
-    assert_eq!(priority_of(&machine.disk.wanted(), within.pid()), Some(Priority::BY_WEIGHT));
+    until(&machine, &daemon, |wanted| by_weight(wanted, later.pid()));
+    assert!(by_weight(&machine.disk.wanted(), within.pid()));
     machine.write_specs("a.toml", &rows(is_first, is_first));
     daemon.client().call(&api::Reload {}).expect("read again");
-    until(&machine, &daemon, |wanted| has(wanted, Priority::RealTime(4)));
+    until(&machine, &daemon, |wanted| by_class(wanted, process.pid()));
     let wanted = machine.disk.wanted();
     assert!(wanted.weights.is_empty() && wanted.first_by_weight.is_empty(), "{wanted:?}");
     assert_eq!(priority_of(&wanted, elsewhere.pid()), Some(Priority::RealTime(2)));
@@ -418,14 +425,14 @@ fn as_soon_as_anybody_is_first_whom_a_weight_cannot_bring_first_all_stand_in_one
     daemon.client().call(&limited).expect("made");
     let held = with_process(&machine, &daemon, "held");
     let is_weighed =
-        |wanted: &Wanted| weight_of(wanted, "steward.desk") == Some(1000) && has(wanted, Priority::BY_WEIGHT);
+        |wanted: &Wanted| weight_of(wanted, "steward.desk") == Some(1000) && by_weight(wanted, process.pid());
     until(&machine, &daemon, is_weighed);
     assert!(!machine.disk.wanted().limits.is_empty());
     machine.cgroups.tree().disk_settings.insert("user.slice".into());
     drop(held);
     until(&machine, &daemon, |wanted| wanted.limits.is_empty() && is_weighed(wanted));
     machine.cgroups.tree().disk_settings.clear();
-    until(&machine, &daemon, |wanted| has(wanted, Priority::RealTime(4)) && wanted.weights.is_empty());
+    until(&machine, &daemon, |wanted| by_class(wanted, process.pid()) && wanted.weights.is_empty());
 }
 
 #[test]
@@ -436,7 +443,7 @@ fn who_has_ended_when_domains_are_looked_at_is_first_nowhere() {
     let daemon = machine.start();
     daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
     let process = with_process(&machine, &daemon, "desk");
-    until(&machine, &daemon, |wanted| priority_of(wanted, process.pid()) == Some(Priority::BY_WEIGHT));
+    until(&machine, &daemon, |wanted| by_weight(wanted, process.pid()));
     let mut ended = std::process::Command::new("true").spawn().expect("it starts");
     let stat = format!("/proc/{}/stat", ended.id());
     while !std::fs::read_to_string(&stat).expect("nobody has collected it").contains(") Z ") {
@@ -450,7 +457,7 @@ fn who_has_ended_when_domains_are_looked_at_is_first_nowhere() {
     }
     daemon.client().call(&create("desk/later", None, None)).expect("made");
     let later = with_process(&machine, &daemon, "desk/later");
-    until(&machine, &daemon, |wanted| priority_of(wanted, later.pid()) == Some(Priority::BY_WEIGHT));
+    until(&machine, &daemon, |wanted| by_weight(wanted, later.pid()));
     ended.wait().expect("it is collected");
 }
 
@@ -470,9 +477,8 @@ fn where_a_cgroup_cannot_hand_the_disk_out_that_is_said_and_whoever_is_elsewhere
     };
     daemon.client().call(&batch).expect("made");
     let desk = with_process(&machine, &daemon, "desk");
-    let has = |wanted: &Wanted, priority| priority_of(wanted, desk.pid()) == Some(priority);
     let is_weighed =
-        |wanted: &Wanted| has(wanted, Priority::BY_WEIGHT) && weight_of(wanted, "steward.desk") == Some(1000);
+        |wanted: &Wanted| by_weight(wanted, desk.pid()) && weight_of(wanted, "steward.desk") == Some(1000);
     until(&machine, &daemon, is_weighed);
     assert!(!said());
     let batch = with_process(&machine, &daemon, "team/batch");
@@ -480,7 +486,7 @@ fn where_a_cgroup_cannot_hand_the_disk_out_that_is_said_and_whoever_is_elsewhere
     // Whoever is there later was looked at later.
     daemon.client().call(&create("desk/later", None, None)).expect("made");
     let later = with_process(&machine, &daemon, "desk/later");
-    until(&machine, &daemon, |wanted| priority_of(wanted, later.pid()) == Some(Priority::BY_WEIGHT));
+    until(&machine, &daemon, |wanted| by_weight(wanted, later.pid()));
     let wanted = machine.disk.wanted();
     assert!(is_weighed(&wanted) && weight_of(&wanted, "steward.team/batch").is_none(), "{wanted:?}");
     assert!(wanted.limits.is_empty(), "{wanted:?}");
@@ -495,7 +501,7 @@ fn where_a_cgroup_cannot_hand_the_disk_out_that_is_said_and_whoever_is_elsewhere
     until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
     refuse("");
     daemon.client().call(&set("desk", settings(Some(IoClass::Interactive), None))).expect("more");
-    until(&machine, &daemon, |wanted| has(wanted, Priority::RealTime(4)));
+    until(&machine, &daemon, |wanted| by_class(wanted, desk.pid()));
     let wanted = machine.disk.wanted();
     assert!(wanted.weights.is_empty() && wanted.first_by_weight.is_empty() && !said(), "{wanted:?}");
 }

@@ -24,14 +24,14 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
             for section in ["interactive", "after-the-wait"] {
                 let says = ["strict_guarantees:0", "slice_idle_us:0", "low_latency:0"];
                 told.says(section, &says);
-                assert_eq!(journal(section), journal("before"));
+                // In moments and outside of them: it has it from before the elevator is there until that goes.
+                told.says(section, &["journal: realtime: prio 0"]);
             }
             assert_eq!(order("interactive"), "bfq with 1024");
             told.says("interactive", &["player: realtime: prio 2"]);
         }),
-        ("while-one-waits-the-disk-stays-idle-for-it-and-the-journal-comes-first", &|| {
-            let says = ["strict_guarantees:1", "slice_idle_us:2000", "journal: realtime: prio 0"];
-            told.says("while-one-waits", &says);
+        ("while-one-waits-the-disk-stays-idle-for-it", &|| {
+            told.says("while-one-waits", &["strict_guarantees:1", "slice_idle_us:2000"]);
         }),
         ("what-it-starts-has-nothing-of-that", &|| {
             told.says("heir", &["parent: realtime: prio 4"]);
@@ -40,7 +40,7 @@ fn interactive_programs_come_first_on_a_disk_and_nothing_is_left_of_it() {
         }),
         ("who-is-started-to-be-served-first-is-from-its-first-request-on", &|| {
             // The lab has the disk handed out already.
-            told.says("first-request", &["best-effort: prio 0", "weight 1000"]);
+            told.says("first-request", &["realtime: prio 4", "weight 1000"]);
         }),
         ("who-takes-a-whole-disk-loses-its-place-and-nobody-is-kept-out-for-long", &|| {
             let text = told.text("nobody-is-kept-out");
@@ -141,7 +141,7 @@ fn a_domain_in_the_background_gives_way_on_a_disk_and_nothing_is_left_of_it() {
             println!("{text}");
             assert_eq!(text.matches("default 1000").count(), 3, "{text}");
             assert!(figure(&text, "lost ") >= 1, "{text}");
-            told.says("first", &["best-effort: prio 0"]);
+            told.says("first", &["realtime: prio 4"]);
             assert!(text.lines().any(|line| line.ends_with("default 100")), "{text}");
         }),
         ("one-short-lived-program-after-the-other-loses-its-domain-that-as-well", &|| {
@@ -204,18 +204,21 @@ fn on_a_disk_with_a_queue_of_its_own_who_is_served_first_does_not_wait_for_what_
             told.says("moment", &["sda bfq", "strict_guarantees:1", "timeout_sync:20", "queue_depth:32"]);
             assert!(pages("first") > 2 * pages("stock"), "{}", told.text("first"));
         }),
+        // And by the class what it writes of a file that others had changed.
         ("it-comes-first-by-the-weight-of-its-domain", &|| {
-            told.says("moment", &["best-effort: prio 0", "default 1000"]);
+            told.says("moment", &["realtime: prio 4", "default 1000"]);
         }),
         // What the journal's thread was charged for before a save is not waited for.
         ("no-save-stands-beside-those-who-fsync", &|| {
             let of = |section: &str, name| figure(&told.text(section), name);
-            let (saves, worst) = (of("saves", "saves"), of("saves", "worst"));
+            let [saves, mean, worst, second] =
+                ["saves", "mean", "worst", "second"].map(|name| of("saves", name));
+            let stock = of("stock", "mean");
             println!(
-                "{saves} saves, {worst} ms at worst; {} ms in the mean without Steward",
-                of("stock", "mean")
+                "{saves} saves, {mean} ms in the mean, {worst} at worst; {stock} in the mean without Steward"
             );
-            assert!(saves >= 15 && worst < of("stock", "mean"), "{}", told.text("saves"));
+            // One in some 600 is held up by a commit after the other for somebody else (docs/disk.md).
+            assert!(saves >= 15 && 2 * mean < stock && second < stock, "{}", told.text("saves"));
         }),
         ("a-disk-that-the-configuration-keeps-is-left-alone", &|| told.says("moment", &["nullb0 none"])),
         ("with-nobody-who-waits-it-hands-on-all", &|| {
@@ -224,6 +227,18 @@ fn on_a_disk_with_a_queue_of_its_own_who_is_served_first_does_not_wait_for_what_
             assert!(!handed_out.split(' ').any(|name| name == "io"), "{handed_out}");
         }),
     ]);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn no_save_stands_behind_those_with_whom_the_elevator_has_made_one_queue_of_the_journals_thread() {
+    let told = Transcript::with_timed_disk(counted(700), include_str!("disk-near.sh"));
+    let of = |name| figure(&told.text("saves"), name);
+    println!("{} saves, {} ms in the mean, {} ms at worst", of("saves"), of("mean"), of("worst"));
+    check(&[("no-save-takes-a-second", &|| {
+        // With the thread's class in moments only, it was 3 to 8 s.
+        assert!(of("saves") >= 40 && of("worst") < 1000, "{}", told.text("saves"));
+    })]);
 }
 
 #[test]

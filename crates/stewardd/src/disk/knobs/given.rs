@@ -51,9 +51,6 @@ impl Work<'_> {
                 }
                 continue;
             };
-            if let Some(moments) = state.told() {
-                moments.remove_task(task);
-            }
             self.put_back(number);
             // Threads that are not to have one of their own have that of whoever began them.
             let keeps = |thread| thread == task || wanted.priorities.contains_key(&thread);
@@ -68,10 +65,10 @@ impl Work<'_> {
         self.faults.extend(outcome.err().map(|error| error.to_string()));
     }
 
-    /// Gives tasks what they are to have, of those about which it is.
-    pub(super) fn give(&mut self, state: &mut State, wanted: &Wanted, is_about: impl Fn(&TaskId) -> bool) {
+    /// Gives tasks what they are to have.
+    pub(super) fn give(&mut self, state: &mut State, wanted: &Wanted) {
         for (task, wished) in &wanted.priorities {
-            if !is_about(task) || state.given.contains_key(task) {
+            if state.given.contains_key(task) {
                 continue;
             }
             match self.give_one(wanted, *task, *wished) {

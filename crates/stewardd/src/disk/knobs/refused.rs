@@ -54,7 +54,14 @@ mod tests {
 
     #[test]
     fn only_where_the_kernel_does_not_take_an_elevator_it_is_said_that_there_is_none() {
-        let order = Order { elevator: "bfq", requests: 4096, writes: None, tunables: &[], moments: &[] };
+        let order = Order {
+            elevator: "bfq",
+            requests: 4096,
+            writes: None,
+            serves_first: false,
+            tunables: &[],
+            moments: &[],
+        };
         for (file, is_missing) in [("scheduler", true), ("nr_requests", false)] {
             let error = JournalError::Kernel(KernelError::Write {
                 path: std::path::Path::new("/sys/block/sda/queue").join(file),

@@ -149,8 +149,22 @@ fn born_with(priority: Priority, roots: &Roots) -> (Sleeper, TaskId) {
     let process = Sleeper(Command::new("sleep").arg("600").spawn().expect("it starts"));
     let pid = i32::try_from(process.0.id()).expect("a small number");
     let task = steward_kernel::process::stat(pid, roots).expect("it runs").id;
-    assert!(priority::switch(task, Priority::Unset, priority, roots).expect("it can be changed"));
+    choose(task, priority);
     (process, task)
+}
+
+/// Has a task have what somebody chooses, who is not Steward.
+fn choose(task: TaskId, chosen: Priority) {
+    let options: &[&str] = match chosen {
+        Priority::Unset => return,
+        Priority::RealTime(level) => &["-c1", "-n", &level.to_string()],
+        Priority::BestEffort(level) => &["-c2", "-n", &level.to_string()],
+        Priority::Idle => &["-c3"],
+    };
+    let mut ionice = Command::new("ionice");
+    ionice.args(options).args(["-p", &task.tid.to_string()]);
+    assert!(ionice.status().expect("every machine has it").success());
+    assert_eq!(priority::read(task.tid).expect("it runs"), chosen);
 }
 
 /// What is given to tasks of the kernel, of which only those are there that are to be seen: other tests have theirs.
@@ -190,62 +204,46 @@ fn nobody_waits() -> Result<Watching, String> {
 }
 
 #[test]
-fn who_works_for_others_is_first_before_the_elevator_is_there_and_all_the_time_on_a_disk_that_takes_several()
-{
+fn who_works_for_others_is_first_before_the_elevator_is_there_and_for_as_long_as_it_is() {
     thread_local! {
-        /// What is to have the priority, and whether it had when it was begun to watch.
-        static JOURNAL: Cell<(Option<TaskId>, bool)> = Cell::default();
+        /// What is to have the priority, and what it had when it was begun to watch.
+        static JOURNAL: Cell<(i32, Option<Priority>)> = const { Cell::new((0, None)) };
     }
+    let (directory, mut roots, ..) = with(&[]);
+    roots.proc = "/proc".into();
+    let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
+    let (_process, task) = born_with(Priority::Unset, &roots);
+    JOURNAL.set((task.tid, None));
+    let knobs = told_by(
+        || {
+            let (tid, _) = JOURNAL.get();
+            JOURNAL.set((tid, priority::read(tid).ok()));
+            nobody_waits()
+        },
+        &roots,
+        &journal,
+    );
+    plug(&roots, "sda", 1);
     let first = Priority::BestEffort(1);
-    let is_first = |task: TaskId| priority::switch(task, first, first, &Roots::default());
-    for depth in ["1", "32"] {
-        let (directory, mut roots, ..) = with(&[]);
-        roots.proc = "/proc".into();
-        let journal = crate::files::journal::open(&directory.path().join("state"), &roots);
-        let (_process, task) = born_with(Priority::Unset, &roots);
-        JOURNAL.set((Some(task), false));
-        let knobs = told_by(
-            || {
-                let task = JOURNAL.get().0.expect("there is one");
-                let first = Priority::BestEffort(1);
-                let had = priority::switch(task, first, first, &Roots::default()).expect("it can be asked");
-                JOURNAL.set((Some(task), had));
-                nobody_waits()
-            },
-            &roots,
-            &journal,
-        );
-        plug(&roots, "sda", 1);
-        let tags = roots.sys.join("block/sda/mq/0/nr_tags");
-        std::fs::write(&tags, depth).expect("a file");
-        let wanted = Wanted {
-            ordered: true,
-            waits: true,
-            disks: devices::present(&roots),
-            priorities: BTreeMap::from([(task, first)]),
-            for_others: BTreeSet::from([task]),
-            ..Wanted::default()
-        };
-        knobs.apply(&wanted).expect("it can be changed");
-        assert!(JOURNAL.get().1, "nobody can be told yet");
-        assert!(is_first(task).expect("it can be asked"), "somebody may wait already");
-        let attends = || {
-            let state = knobs.state.lock().expect("nobody panicked");
-            state.told().expect("it is told").attends_to(task)
-        };
-        assert_eq!(attends(), depth == "1");
-        // One that takes several comes, and goes.
-        plug(&roots, "sdb", 2);
-        std::fs::write(roots.sys.join("block/sdb/mq/0/nr_tags"), "32").expect("a file");
-        let both = Wanted { disks: devices::present(&roots), ..wanted.clone() };
-        knobs.apply(&both).expect("it can be changed");
-        assert!(!attends() && is_first(task).expect("it can be asked"));
-        std::fs::remove_dir_all(roots.sys.join("block/sdb")).expect("it goes");
-        knobs.apply(&wanted).expect("it can be changed");
-        assert_eq!(attends(), depth == "1");
-        knobs.apply(&Wanted::default()).expect("it can be put back");
-        assert!(!is_first(task).expect("it can be asked"));
-    }
+    let has = || priority::read(task.tid).expect("it runs");
+    let told = Wanted {
+        ordered: true,
+        waits: true,
+        disks: devices::present(&roots),
+        priorities: BTreeMap::from([(task, first)]),
+        ..Wanted::default()
+    };
+    knobs.apply(&told).expect("it can be changed");
+    assert_eq!(
+        (JOURNAL.get().1, has()),
+        (Some(first), first),
+        "nobody can be told yet, and somebody may wait"
+    );
+    // Nobody is served first, and the elevator is there for weights.
+    knobs.apply(&Wanted { waits: false, ..told }).expect("it can be changed");
+    assert_eq!(has(), first);
+    knobs.apply(&Wanted::default()).expect("it can be put back");
+    assert_eq!(has(), Priority::Unset);
 }
 
 /// Two processes of which the second one was started when the first one had a priority.
@@ -318,7 +316,7 @@ fn who_was_born_with_a_priority_gets_another_one_all_the_same_when_that_is_wante
         assert_eq!(family.has(), priority);
     }
     // But what it has chosen itself stays.
-    assert!(priority::switch(family.child, wished, Priority::Idle, &roots).expect("it can be changed"));
+    choose(family.child, Priority::Idle);
     for wanted in [of_domain(family.child, born), Wanted::default()] {
         knobs.apply(&wanted).expect("it can be changed");
         assert_eq!(family.has(), Priority::Idle);
@@ -341,23 +339,24 @@ fn who_is_started_by_a_program_loses_its_priority_whoever_has_ended_meanwhile_an
         knobs.apply(&heirs(family.child)).expect("it can be taken back");
         assert_eq!(family.has(), Priority::Unset);
         // As by ionice.
-        assert!(priority::switch(family.child, Priority::Unset, born, &roots).expect("it can be changed"));
+        choose(family.child, born);
         knobs.apply(&heirs(family.child)).expect("there is nothing to do");
         assert_eq!(family.has(), born);
     }
 }
 
 #[test]
-fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_not_its_own_choice_and_what_it_has_chosen_is() {
+fn what_a_task_of_a_domain_was_born_with_while_its_parent_was_set_back_is_not_its_own_choice_and_what_it_has_chosen_is()
+ {
     let (_directory, roots, knobs) = on_real_tasks();
-    let born = Priority::BY_WEIGHT;
+    let born = Priority::SET_BACK;
     for is_chosen in [false, true] {
         let family = Family::start(&knobs, &roots, |parent| of_domain(parent, born));
         if is_chosen {
-            assert!(priority::switch(family.child, born, born, &roots).expect("it can be changed"));
+            choose(family.child, born);
         }
         // Only root may give the real-time class; who may not has not taken the other one away either.
-        let outcome = knobs.apply(&of_domain(family.child, Priority::RealTime(4)));
+        let outcome = knobs.apply(&of_domain(family.child, Priority::OF_DOMAIN));
         assert_eq!(family.has() == born, is_chosen || outcome.is_err(), "{outcome:?}");
     }
 }
@@ -365,14 +364,14 @@ fn what_a_task_of_a_domain_was_born_with_in_the_other_way_is_not_its_own_choice_
 #[test]
 fn what_a_task_of_a_domain_was_born_with_is_taken_back_with_the_class_and_what_it_has_chosen_is_not() {
     let (_directory, roots, knobs) = on_real_tasks();
-    let born = Priority::BY_WEIGHT;
+    let born = Priority::SET_BACK;
     for is_chosen in [false, true] {
         let family = Family::start(&knobs, &roots, |parent| of_domain(parent, born));
         if is_chosen {
-            assert!(priority::switch(family.child, born, born, &roots).expect("it can be changed"));
+            choose(family.child, born);
         }
         // By the last look it was to have this, and nobody came to give it.
-        let left = BTreeMap::from([(family.child, Priority::RealTime(4))]);
+        let left = BTreeMap::from([(family.child, Priority::OF_DOMAIN)]);
         knobs.apply(&Wanted { left, ..Wanted::default() }).expect("it can be taken back");
         assert_eq!(family.has() == born, is_chosen);
     }
@@ -569,7 +568,8 @@ fn where_the_kernel_has_not_the_first_elevator_the_second_is_taken_and_other_tro
         elevator: elevator::BY_CLASS,
         requests: 128,
         writes: None,
-        tunables: &[("low_latency", "0")],
+        serves_first: false,
+        tunables: &[],
         moments: &[],
     };
     let refuses = |elevator: &str, errno| {
