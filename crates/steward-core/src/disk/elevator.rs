@@ -120,8 +120,8 @@ pub struct Order {
     pub requests: u64,
     /// How many of them may be writes, where the kernel can be told.
     pub writes: Option<u64>,
-    /// Whether somebody is served first. Then the elevator guesses nothing from when it is there; otherwise it stops once
-    /// it is as it is to be.
+    /// Whether somebody is served first. Then the elevator guesses nothing from when it is there; otherwise it stops
+    /// once it is as it is to be.
     pub serves_first: bool,
     /// What is set of the elevator itself, below `queue/iosched`.
     pub tunables: &'static [(&'static str, &'static str)],

@@ -203,8 +203,8 @@ impl Moments {
         }
     }
 
-    /// Has these settings of a disk's elevator differ from now on, if they do not yet. They are as for somebody who waits
-    /// at this moment.
+    /// Has these settings of a disk's elevator differ from now on, if they do not yet. They are as for somebody who
+    /// waits at this moment.
     pub(super) fn add(&self, device: &str, moments: &'static [Moment]) {
         let mut targets = lock(&self.targets);
         if targets.all.iter().any(|attended| attended.device == device) {

@@ -35,12 +35,11 @@ fn io_row(path: &std::path::Path, io: &str) -> String {
     format!("[[spec]]\npath = \"{}\"\nio = \"{io}\"\n", path.display())
 }
 
-/// Whether a process is served first for its domain, which is so by its weight.
+/// Whether a process is served first for its domain, which is so by its weight; and by the real-time class alone.
 fn by_weight(wanted: &Wanted, pid: i32) -> bool {
     priority_of(wanted, pid) == Some(Priority::OF_DOMAIN) && !wanted.first_by_weight.is_empty()
 }
 
-/// The same where it is so by the real-time class alone.
 fn by_class(wanted: &Wanted, pid: i32) -> bool {
     priority_of(wanted, pid) == Some(Priority::OF_DOMAIN) && wanted.first_by_weight.is_empty()
 }
@@ -383,12 +382,8 @@ fn an_interactive_domain_comes_first_by_its_weight_where_every_disk_that_is_orde
         &[("dev", "8:16\n"), ("mq/0/nr_tags", "1\n"), ("queue/scheduler", "none [mq-deadline] bfq\n")],
     );
     until(&machine, &daemon, by_class);
-    let wanted = machine.disk.wanted();
-    assert_eq!(
-        weight_of(&wanted, "steward.desk"),
-        Some(1000),
-        "somebody is in the background still: {wanted:?}"
-    );
+    let weight = weight_of(&machine.disk.wanted(), "steward.desk");
+    assert_eq!(weight, Some(1000), "somebody is in the background still");
 }
 
 #[test]

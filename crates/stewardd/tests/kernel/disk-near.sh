@@ -1,7 +1,7 @@
 # A save beside writers whose requests lie near to the journal's, for as long as it takes the journal to pass them: of
-# programs that ask for what lies within 4 MB the kernel's BFQ makes one queue, and whoever shared one with the journal's
-# thread when that was put into another class was in that class as well, for good (docs/disk.md#the-elevators-queues).
-# It runs in the lab's machine, after prelude.sh.
+# programs that ask for what lies within 4 MB the kernel's BFQ makes one queue, and whoever shared one with the
+# journal's thread when that was put into another class was in that class as well, for good
+# (docs/disk.md#the-elevators-queues). It runs in the lab's machine, after prelude.sh.
 sh /lab/timed-disk.sh 5400rpm 256 0 || exit 1
 for n in 1 2 3 4 5 6 7 8; do disk-load fsync --file /timed/writer-$n --mb 1 --seconds 0 >/dev/null; done
 printf '[[spec]]\npath = "[jbd2]"\ncpu = "10ms/100ms"\nio = "interactive"\nrevocable = false\n' >$specs/journal.toml

@@ -1,7 +1,7 @@
 # What is made of a disk that rotates and takes 32 requests at once, on a real kernel: whoever is served first does not
 # stand behind those of others that it has already. It runs in the lab's machine, after prelude.sh.
 # Large enough for the journal to lie more than 4 MB from the files: of programs with requests nearer to each other the
-# kernel's BFQ makes one queue, of one class (docs/disk.md#what-lies-near-the-journal).
+# kernel's BFQ makes one queue, of one class (docs/disk.md#the-elevators-queues).
 sh /lab/timed-disk.sh ncq 256 0 || exit 1
 # As on a machine where nobody hands the disk out.
 echo -io >/sys/fs/cgroup/cgroup.subtree_control
