@@ -120,9 +120,10 @@ pub struct Order {
     pub requests: u64,
     /// How many of them may be writes, where the kernel can be told.
     pub writes: Option<u64>,
-    /// Whether somebody is served first. Then the elevator guesses nothing from when it is there; otherwise it stops
-    /// once it is as it is to be.
-    pub serves_first: bool,
+    /// Whether the elevator guesses nothing from when it is there, because somebody is served first; otherwise it stops
+    /// once it is as it is to be. Where domains have parts of a disk these count for nothing at times if it guesses
+    /// nothing from the beginning (docs/disk.md#the-elevators-queues).
+    pub guesses_nothing: bool,
     /// What is set of the elevator itself, below `queue/iosched`.
     pub tunables: &'static [(&'static str, &'static str)],
     /// What of that is changed, one after the other, when somebody who is served first begins to wait, and when nobody
@@ -230,8 +231,8 @@ pub fn choose(device: &Device, need: Need) -> Choice {
         _ => (&[], &[]),
     };
     let (requests, writes) = room(device);
-    let serves_first = need.first != First::Nobody;
-    let order = Order { elevator: BY_CLASS, requests, writes, serves_first, tunables, moments };
+    let guesses_nothing = need.first != First::Nobody && need.weights != Weights::Parts;
+    let order = Order { elevator: BY_CLASS, requests, writes, guesses_nothing, tunables, moments };
     Choice::Order(if device.lacks_by_class { order.without_by_class() } else { order })
 }
 
@@ -634,6 +635,16 @@ mod tests {
         let lines = Lines { model: model.to_kernel("254:0"), quality: model.quality("254:0") };
         let in_force = backend(&Device { cost: Some(lines), ..fast() }, &InForce::default());
         assert!(in_force.starts_with("io.cost by its calibration"), "{in_force}");
+    }
+
+    #[test]
+    fn it_guesses_nothing_from_the_beginning_where_somebody_is_first_and_nobody_has_a_part() {
+        let guesses_nothing = |first, weights| match choose(&disk(), Need { first, weights }) {
+            Choice::Order(order) => order.guesses_nothing,
+            other => panic!("{other:?}"),
+        };
+        assert!([First::Told, First::Untold].iter().all(|first| guesses_nothing(*first, Weights::First)));
+        assert!(![First::Told, First::Nobody].iter().any(|first| guesses_nothing(*first, Weights::Parts)));
     }
 
     #[test]

@@ -35,8 +35,10 @@ const SHARE_MAX_BY_WEIGHT: f64 = 0.95;
 const DOMAINS_MIN_BY_WEIGHT: usize = 3;
 /// For how long in a row they take more before any loses its place, in looks.
 const LOOKS: u32 = 2;
-/// For how long one loses its place, in nanoseconds.
+/// For how long one loses its place, in nanoseconds; and the real-time class alone, which is given to each thread anew
+/// and noted in the undo journal each time.
 const SET_BACK_NS: u64 = 10_000_000_000;
+const SET_BACK_BESIDES_WEIGHT_NS: u64 = 60_000_000_000;
 
 /// What a disk did since the last look.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -163,6 +165,8 @@ pub struct Guard {
     share_max: f64,
     /// How many domains have to want it.
     domains_min: usize,
+    /// For how long one loses its place, in nanoseconds.
+    set_back_ns: u64,
     /// What each had taken at the last look, by process.
     seen: BTreeMap<i32, Taken>,
     /// For how many looks in a row they have taken too much of a disk together, by its name and the cgroup below which
@@ -196,18 +200,24 @@ pub struct Where<'seen> {
 impl Guard {
     /// For those who are served first by the real-time class.
     pub fn by_class() -> Self {
-        Guard::of(SHARE_MAX_BY_CLASS, 0)
+        Guard::of(SHARE_MAX_BY_CLASS, 0, SET_BACK_NS)
+    }
+
+    /// For those whose domains come first by their weights, and who have the real-time class besides.
+    pub fn besides_weight() -> Self {
+        Guard::of(SHARE_MAX_BY_CLASS, 0, SET_BACK_BESIDES_WEIGHT_NS)
     }
 
     /// For those whose domains come first by their weights.
     pub fn by_weight() -> Self {
-        Guard::of(SHARE_MAX_BY_WEIGHT, DOMAINS_MIN_BY_WEIGHT)
+        Guard::of(SHARE_MAX_BY_WEIGHT, DOMAINS_MIN_BY_WEIGHT, SET_BACK_NS)
     }
 
-    fn of(share_max: f64, domains_min: usize) -> Self {
+    fn of(share_max: f64, domains_min: usize, set_back_ns: u64) -> Self {
         Guard {
             share_max,
             domains_min,
+            set_back_ns,
             seen: BTreeMap::new(),
             over: BTreeMap::new(),
             set_back: BTreeMap::new(),
@@ -251,8 +261,8 @@ impl Guard {
         }
     }
 
-    /// Whoever has ended leaves it to those who are where it was, for as long as it had lost its place: it may have
-    /// started another one in time.
+    /// Whoever has ended leaves it to those who are where it was, for as long as it had lost its place, or as all in a
+    /// place lose theirs: it may have started another one in time.
     fn forget_set_back(&mut self, now_ns: u64, processes: &BTreeMap<i32, Taken>) {
         self.set_back.retain(|_, lost| lost.until_ns > now_ns);
         let is_there = |who: &Who| !matches!(who, Who::Process(pid) if !processes.contains_key(pid));
@@ -261,8 +271,10 @@ impl Guard {
         self.set_back = there;
         for lost in gone.into_values() {
             let Some(place) = lost.place.clone() else { continue };
+            let until_ns = lost.until_ns.min(now_ns + SET_BACK_NS);
+            let lost = SetBack { until_ns, ..lost };
             let known = self.set_back.entry(Who::Place(place)).or_insert_with(|| lost.clone());
-            known.until_ns = known.until_ns.max(lost.until_ns);
+            known.until_ns = known.until_ns.max(until_ns);
         }
     }
 
@@ -305,7 +317,7 @@ impl Guard {
                 Who::Process(pid) => places.get(pid).cloned(),
                 Who::Place(place) => Some(place.clone()),
             };
-            let lost = SetBack { until_ns: now_ns + SET_BACK_NS, disk: disk_name.to_owned(), place };
+            let lost = SetBack { until_ns: now_ns + self.set_back_ns, disk: disk_name.to_owned(), place };
             self.set_back.insert(who.clone(), lost);
         }
     }

@@ -139,7 +139,7 @@ impl Default for Plan {
         Plan {
             by_class: Guard::by_class(),
             by_weight: Guard::by_weight(),
-            besides_weight: Guard::by_class(),
+            besides_weight: Guard::besides_weight(),
             guarded_at_ns: None,
             anybody_at_ns: None,
             of_domains: BTreeMap::new(),
@@ -207,12 +207,11 @@ impl Plan {
             self.anybody_at_ns = Some(now_ns);
         }
         let lately = self.anybody_at_ns.is_some_and(|at_ns| now_ns < at_ns + STAYS_FOR_NS);
-        let is_ordered_for_any = lately || seen.has_weights;
-        let ordered = is_ordered_for_any && seen.may_order;
-        if !is_ordered_for_any {
-            // The kernel's threads that work for others have it for as long as devices are ordered, and not only while
-            // somebody comes first: the elevator makes one queue of a journal's thread and a program whose requests lie
-            // near to its own, and a class that the thread is given then is the program's as well, for good.
+        let ordered = (lately || seen.has_weights) && seen.may_order;
+        if !lately {
+            // The kernel's threads that work for others have it for as long as that, and not only while somebody waits:
+            // the elevator makes one queue of a journal's thread and a program whose requests lie near to its own, and
+            // a class that the thread is given then is the program's as well, for good.
             priorities.retain(|_, priority| !matches!(priority, Priority::RealTime(_)));
         }
         let places = self.by_weight.set_back_places().chain(self.by_class.set_back_places());
@@ -305,6 +304,46 @@ mod tests {
         ] {
             assert_eq!(loses(by_weight, had), lost, "{by_weight} {had:?}");
         }
+    }
+
+    #[test]
+    fn who_takes_much_by_the_weight_of_its_domain_keeps_that_and_loses_the_class_for_a_minute() {
+        let mut plan = Plan::default();
+        let disk = |had: f64| {
+            let had = Some(BTreeMap::from([(1, had)]));
+            let disk =
+                Disk { busy: 1.0, bytes: 1 << 20, requests: 9, serves_first: true, had, ..Disk::default() };
+            Disks::from([("sda".to_owned(), disk)])
+        };
+        let taken = BTreeMap::from([(1, Taken::default())]);
+        let mut look = |second: u64, had: f64| {
+            let decision = plan.decide(second * S, in_domain(true), Some((&disk(had), &taken)));
+            assert!(decision.set_back.is_empty() && decision.set_back_places.is_empty(), "its place");
+            decision.priorities[&task(1)]
+        };
+        assert_eq!([(0, 0.9), (1, 0.4), (2, 0.9)].map(|(at, had)| look(at, had)), [Priority::OF_DOMAIN; 3]);
+        assert_eq!([(3, 0.9), (30, 0.1), (62, 0.1)].map(|(at, had)| look(at, had)), [Priority::SET_BACK; 3]);
+        assert_eq!(look(63, 0.1), Priority::OF_DOMAIN);
+    }
+
+    #[test]
+    fn a_journal_is_first_from_when_somebody_is_until_half_a_minute_after_whoever_has_weights() {
+        let mut plan = Plan::default();
+        let journal = Priority::FOR_OTHERS;
+        let with_journal = |seen: Seen| Seen {
+            programs: BTreeMap::from([(task(2), journal)]),
+            for_others: BTreeSet::from([task(2)]),
+            has_weights: true,
+            ..seen
+        };
+        let mut is_first = |second: u64, seen: Seen| {
+            let decision = plan.decide(second * S, with_journal(seen), None);
+            assert!(decision.ordered, "for the weights");
+            decision.priorities.contains_key(&task(2))
+        };
+        let nobody = || Seen { may_order: true, ..Seen::default() };
+        assert!(!is_first(0, nobody()) && is_first(1, in_domain(true)));
+        assert!(is_first(30, nobody()) && !is_first(31, nobody()));
     }
 
     #[test]

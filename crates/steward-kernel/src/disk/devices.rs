@@ -173,7 +173,7 @@ fn change_elevator(
         write(&queue.join(SCHEDULER), order.elevator)?;
         // From its first request on it would take for interactive whoever is there, and count them thirty times for ten
         // seconds. What is set of it goes with it, so that this is not noted.
-        if order.serves_first {
+        if order.guesses_nothing {
             let _ = write(&queue.join(LOW_LATENCY), "0");
         }
     }
@@ -381,7 +381,7 @@ mod tests {
         elevator: "bfq",
         requests: 128,
         writes: None,
-        serves_first: false,
+        guesses_nothing: false,
         tunables: &[("slice_idle_us", "0"), ("of_another_kernel", "1")],
         moments: &[],
     };
@@ -551,7 +551,7 @@ mod tests {
         for (elevator, left) in [("none", "0"), ("bfq", "1")] {
             std::fs::write(&file, "1\n").expect("a file");
             let device = Device { elevator: elevator.to_owned(), ..device.clone() };
-            let order_first = Order { serves_first: true, ..BY_CLASS };
+            let order_first = Order { guesses_nothing: true, ..BY_CLASS };
             let ordered = order(&journal, &device, &order_first, &roots).expect("it can be written");
             assert_eq!(std::fs::read_to_string(&file).expect("a file").trim(), "0");
             restore(&journal, &ordered, &roots).expect("it can be put back");

@@ -55,7 +55,6 @@ pub(super) struct Steward {
     /// The order that the device has from Steward.
     order: Option<Order>,
     is_moment: bool,
-    is_journal_first: bool,
     /// Who has a priority from Steward.
     given: BTreeSet<TaskId>,
     /// What the machine had done at the last look at what each takes.
@@ -79,7 +78,6 @@ impl Steward {
             jobs: Vec::new(),
             order: None,
             is_moment: false,
-            is_journal_first: false,
             given: BTreeSet::new(),
             done: Default::default(),
             seen_set_back: BTreeSet::new(),
@@ -198,8 +196,8 @@ impl Steward {
         for (task, priority) in wanted.priorities.iter().filter(|(task, _)| task.tid != JOURNAL_TID) {
             kernel.priorities.insert(Who::Task(task.tid), *priority);
         }
-        self.is_journal_first = wanted.priorities.contains_key(&task(JOURNAL_TID));
-        self.raise_journal(kernel);
+        let journal = wanted.priorities.get(&task(JOURNAL_TID)).copied();
+        kernel.priorities.insert(Who::Journal, journal.unwrap_or(kernel::JOURNAL_USUAL));
         let first = match (wanted.waits, kernel.watch.listens) {
             (false, _) => First::Nobody,
             (true, false) => First::Untold,
@@ -252,14 +250,6 @@ impl Steward {
         let values: Vec<(&str, &str)> =
             order.moments.iter().map(|moment| (moment.name, value(moment))).collect();
         kernel.tune(now_ns, &values);
-        self.raise_journal(kernel);
-    }
-
-    /// With moments, the journal's thread has its priority only in them.
-    fn raise_journal(&self, kernel: &mut Kernel) {
-        let is_first = self.is_journal_first && (self.is_moment || !kernel.watch.listens);
-        let priority = if is_first { Priority::FOR_OTHERS } else { kernel::JOURNAL_USUAL };
-        kernel.priorities.insert(Who::Journal, priority);
     }
 }
 

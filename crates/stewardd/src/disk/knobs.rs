@@ -30,6 +30,10 @@ use refused::Refused;
 mod given;
 mod refused;
 
+/// How many tasks are given their priorities before a disk has its elevator: of each the undo journal is brought to the
+/// disk once, which the elevator would make quicker.
+const AT_ONCE_MAX: usize = 8;
+
 /// What is to be in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
@@ -225,7 +229,7 @@ impl Knobs for KernelKnobs {
             moments.serve_first(&wanted.first_by_weight);
         }
         work.take_back(&mut state, wanted);
-        work.give(&mut state, wanted);
+        work.give(&mut state, wanted, usize::MAX);
         if wanted.any_heirs {
             work.disinherit_all(wanted);
         }
@@ -338,15 +342,16 @@ impl Work<'_> {
     /// Has programs be served first that are so from now on, as long as nobody can be told when they wait. What fails
     /// is tried again, and said, once somebody can.
     ///
-    /// Priorities are given before the elevator is there. It takes note of another class only when it comes to a queue
-    /// the next time: who waits for the disk already, or is a journal's thread, stood behind all that was due to others
-    /// by then, for seconds. And a program that it had made one queue with a journal's thread before would have the
-    /// class of that as well (docs/disk.md#the-elevators-queues).
+    /// Priorities are given before the elevator is there, as far as that does not keep it waiting. It takes note of
+    /// another class only when it comes to a queue the next time: who waits for the disk already, or is a journal's
+    /// thread, stood behind all that was due to others by then, for seconds. And a program that it had made one queue
+    /// with a journal's thread before would have the class of that as well (docs/disk.md#the-elevators-queues).
     fn at_once(&mut self, state: &mut State, wanted: &Wanted) {
         let said = self.faults.len();
-        self.give(state, wanted);
+        self.give(state, wanted, AT_ONCE_MAX);
         self.order(state, wanted);
         self.weigh(state, wanted);
+        self.give(state, wanted, usize::MAX);
         self.faults.truncate(said);
     }
 

@@ -51,6 +51,9 @@ const HEIRS_MAX: usize = 1000;
 /// How often all tasks are looked at for a priority that they are not to have, at most, in nanoseconds: whoever starts
 /// programs without end has announcements be lost all the time.
 const ANY_HEIRS_EVERY_NS: u64 = 5_000_000_000;
+/// How often they are looked at all the same while domains are served first, in nanoseconds: whoever leaves one between
+/// two looks (`systemd-run`) is told by nobody.
+const STRAYS_EVERY_NS: u64 = 60_000_000_000;
 /// How often it is looked whether the disks are there that the configuration names, in nanoseconds.
 const WITHOUT_DEVICE_EVERY_NS: u64 = 30_000_000_000;
 /// How often it is looked where what is swapped out goes, in nanoseconds.
@@ -232,6 +235,14 @@ impl Disk {
         }
     }
 
+    /// A process was moved, perhaps before anybody had seen it in a domain that is served first, where it was born.
+    pub(crate) fn note_moved(&mut self) {
+        self.look_soon();
+        if !self.wanted.of_domains.is_empty() {
+            self.look_for_heirs();
+        }
+    }
+
     /// Those of them that are still there.
     pub(super) fn take_heirs(&mut self, roots: &Roots) -> BTreeSet<TaskId> {
         let tids = std::mem::take(&mut self.heirs);
@@ -246,7 +257,9 @@ impl Disk {
 
     /// Whether that is to be looked at now.
     pub(super) fn any_heirs_are_due(&mut self, now_ns: u64) -> bool {
-        let are_due = self.any_heirs && self.any_heirs_at_ns <= now_ns;
+        let may_stray = !self.wanted.of_domains.is_empty();
+        let are_due = self.any_heirs && self.any_heirs_at_ns <= now_ns
+            || may_stray && self.any_heirs_at_ns + (STRAYS_EVERY_NS - ANY_HEIRS_EVERY_NS) <= now_ns;
         if are_due {
             (self.any_heirs, self.any_heirs_at_ns) = (false, now_ns + ANY_HEIRS_EVERY_NS);
         }
@@ -627,6 +640,25 @@ mod tests {
             disk.want(0, Wanted { any_heirs: true, ..Wanted::default() }).expect("there is something to do");
         assert!(disk.want(0, Wanted::default()).is_none(), "all are looked at, and no more is to be done");
         assert_eq!((job.work)(), Ok(Progress::Done));
+    }
+
+    #[test]
+    fn while_domains_are_served_first_all_are_looked_at_each_minute_and_when_somebody_was_moved() {
+        const S: u64 = 1_000_000_000;
+        let mut disk = Disk::new(Arc::new(FakeDisk::default()));
+        let looks = |disk: &mut Disk| -> Vec<u64> {
+            (0..130).filter(|second| disk.any_heirs_are_due(second * S)).collect()
+        };
+        disk.note_moved();
+        assert!(looks(&mut disk).is_empty());
+        let of_domains = BTreeSet::from([TaskId { tid: 1, started_ticks: 1 }]);
+        let _job = disk.want(0, Wanted { of_domains, ..Wanted::default() });
+        assert_eq!(looks(&mut disk), [55, 115]);
+        disk.any_heirs_at_ns = 0;
+        disk.note_moved();
+        assert_eq!(looks(&mut disk)[..2], [0, 60]);
+        disk.note_moved();
+        assert!(disk.any_heirs_are_due(130 * S));
     }
 
     #[test]

@@ -348,7 +348,7 @@ impl Daemon {
         from: &str,
         to: &Cgroup,
     ) -> Result<(), ApiError> {
-        self.disk.look_soon();
+        self.disk.note_moved();
         let entered = self.still_of(process, user).and_then(|()| self.still_there(to));
         if entered.is_err() {
             let pid = process.id().tid;

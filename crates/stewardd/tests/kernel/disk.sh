@@ -51,9 +51,7 @@ other=$!
 steward run -- /opt/waiter/dd if=/dev/nullb0 of=/dev/null bs=4096 iflag=direct 2>/dev/null &
 waiter=$!
 wait_for stays_idle
-wait_for 'ionice -p $journal | grep -q realtime'
 tuned
-priority journal $journal
 kill $waiter $other
 wait_for '! stays_idle'
 section after-the-wait

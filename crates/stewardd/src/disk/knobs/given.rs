@@ -65,12 +65,12 @@ impl Work<'_> {
         self.faults.extend(outcome.err().map(|error| error.to_string()));
     }
 
-    /// Gives tasks what they are to have.
-    pub(super) fn give(&mut self, state: &mut State, wanted: &Wanted) {
-        for (task, wished) in &wanted.priorities {
-            if state.given.contains_key(task) {
-                continue;
-            }
+    /// Gives tasks what they are to have, so many of them; those who come first sooner than others.
+    pub(super) fn give(&mut self, state: &mut State, wanted: &Wanted, at_most: usize) {
+        let mut to_be_given: Vec<(&TaskId, &Priority)> =
+            wanted.priorities.iter().filter(|(task, _)| !state.given.contains_key(task)).collect();
+        to_be_given.sort_by_key(|(_, wished)| **wished);
+        for (task, wished) in to_be_given.into_iter().take(at_most) {
             match self.give_one(wanted, *task, *wished) {
                 Ok(Given::Changed { number, old }) => {
                     state.given.insert(*task, Has { priority: *wished, changed: Some((number, old)) });

@@ -58,7 +58,7 @@ mod tests {
             elevator: "bfq",
             requests: 4096,
             writes: None,
-            serves_first: false,
+            guesses_nothing: false,
             tunables: &[],
             moments: &[],
         };

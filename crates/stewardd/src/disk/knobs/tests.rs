@@ -204,7 +204,7 @@ fn nobody_waits() -> Result<Watching, String> {
 }
 
 #[test]
-fn who_works_for_others_is_first_before_the_elevator_is_there_and_for_as_long_as_it_is() {
+fn who_works_for_others_is_first_before_anybody_can_be_told_and_for_as_long_as_that_is_wanted() {
     thread_local! {
         /// What is to have the priority, and what it had when it was begun to watch.
         static JOURNAL: Cell<(i32, Option<Priority>)> = const { Cell::new((0, None)) };
@@ -568,7 +568,7 @@ fn where_the_kernel_has_not_the_first_elevator_the_second_is_taken_and_other_tro
         elevator: elevator::BY_CLASS,
         requests: 128,
         writes: None,
-        serves_first: false,
+        guesses_nothing: false,
         tunables: &[],
         moments: &[],
     };
