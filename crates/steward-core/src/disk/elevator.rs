@@ -121,8 +121,8 @@ pub struct Order {
     /// How many of them may be writes, where the kernel can be told.
     pub writes: Option<u64>,
     /// Whether the elevator guesses nothing from when it is there, because somebody is served first; otherwise it stops
-    /// once it is as it is to be. Where domains have parts of a disk these count for nothing at times if it guesses
-    /// nothing from the beginning (docs/disk.md#the-elevators-queues).
+    /// once it is as it is to be: parts of a disk count for nothing at times if it guesses nothing from the beginning,
+    /// as was seen where nobody is (docs/disk.md#the-elevators-queues).
     pub guesses_nothing: bool,
     /// What is set of the elevator itself, below `queue/iosched`.
     pub tunables: &'static [(&'static str, &'static str)],
@@ -231,7 +231,7 @@ pub fn choose(device: &Device, need: Need) -> Choice {
         _ => (&[], &[]),
     };
     let (requests, writes) = room(device);
-    let guesses_nothing = need.first != First::Nobody && need.weights != Weights::Parts;
+    let guesses_nothing = need.first != First::Nobody;
     let order = Order { elevator: BY_CLASS, requests, writes, guesses_nothing, tunables, moments };
     Choice::Order(if device.lacks_by_class { order.without_by_class() } else { order })
 }
@@ -638,13 +638,15 @@ mod tests {
     }
 
     #[test]
-    fn it_guesses_nothing_from_the_beginning_where_somebody_is_first_and_nobody_has_a_part() {
+    fn it_guesses_nothing_from_the_beginning_where_somebody_is_first() {
         let guesses_nothing = |first, weights| match choose(&disk(), Need { first, weights }) {
             Choice::Order(order) => order.guesses_nothing,
             other => panic!("{other:?}"),
         };
         assert!([First::Told, First::Untold].iter().all(|first| guesses_nothing(*first, Weights::First)));
-        assert!(![First::Told, First::Nobody].iter().any(|first| guesses_nothing(*first, Weights::Parts)));
+        assert!(
+            guesses_nothing(First::Told, Weights::Parts) && !guesses_nothing(First::Nobody, Weights::Parts)
+        );
     }
 
     #[test]

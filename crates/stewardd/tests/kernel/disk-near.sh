@@ -15,6 +15,7 @@ done
 section saves
 steward run --domain desk -- file-save --file /timed/note --kb 30 --interval 2 --seconds 90 >/tmp/saved
 kill $writers
-awk '/^r/ { sum += $2; count += 1; if ($2 > worst) worst = $2 }
+# Whom the elevator took for interactive in the moment before it was told not to guess counts for ten seconds.
+awk '/^r/ && (began += 1) > 6 { sum += $2; count += 1; if ($2 > worst) worst = $2 }
     END { printf "saves %d\nmean %d\nworst %d\n", count, sum / count, worst }' /tmp/saved
 stop_daemon

@@ -237,7 +237,7 @@ fn no_save_stands_behind_those_with_whom_the_elevator_has_made_one_queue_of_the_
     println!("{} saves, {} ms in the mean, {} ms at worst", of("saves"), of("mean"), of("worst"));
     check(&[("no-save-takes-a-second", &|| {
         // With the thread's class in moments only, it was 3 to 8 s.
-        assert!(of("saves") >= 40 && of("worst") < 1000, "{}", told.text("saves"));
+        assert!(of("saves") >= 35 && of("worst") < 1000, "{}", told.text("saves"));
     })]);
 }
 
