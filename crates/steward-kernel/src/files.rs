@@ -36,6 +36,11 @@ enum Reason {
 }
 
 impl Unreadable {
+    /// That the system refused something about a file.
+    pub fn failed(path: &Path, error: io::Error) -> Unreadable {
+        Unreadable { path: path.into(), reason: Reason::Failed(error) }
+    }
+
     /// What is wrong, to come after the file's name.
     pub fn what(&self) -> String {
         match &self.reason {
@@ -62,6 +67,16 @@ impl Unreadable {
     /// Whether nothing is there.
     pub fn is_absent(&self) -> bool {
         matches!(&self.reason, Reason::Failed(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Whether it is larger than what is read.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self.reason, Reason::TooLarge { .. })
+    }
+
+    /// Whether something else than a regular file is there.
+    pub fn is_no_file(&self) -> bool {
+        matches!(self.reason, Reason::NotRegular(_))
     }
 }
 
@@ -137,20 +152,63 @@ pub fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Unreadable> {
     if let Some(kind) = kind_unless_regular(&before) {
         return Err(because(Reason::NotRegular(kind)));
     }
-    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?;
-    let kind = kind_unless_regular(&found).or_else(|| kernel_file_system(&file));
-    if let Some(kind) = kind {
-        return Err(because(Reason::NotRegular(kind)));
+    let file = OpenOptions::new().read(true).custom_flags(WITHOUT_WAITING).open(path).map_err(failed)?;
+    refuse_unless_regular(&file, path)?;
+    read_open(&file, path, bytes_max)
+}
+
+/// Opens a file that Steward alone writes, to be locked, read with [`read_open`] and written: made where nothing is,
+/// for its owner alone, because who can open it can hold its lock.
+///
+/// # Errors
+/// [`Unreadable`]: also of a link, which might lead to a file of somebody else's.
+pub fn open_kept(path: &Path) -> Result<File, Unreadable> {
+    let because = |reason| Unreadable { path: path.into(), reason };
+    // As `read_bytes` does.
+    match std::fs::symlink_metadata(path) {
+        Ok(found) => {
+            let kind = if found.is_symlink() { Some("a link") } else { kind_unless_regular(&found) };
+            if let Some(kind) = kind {
+                return Err(because(Reason::NotRegular(kind)));
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(because(Reason::Failed(error))),
     }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let opened = options.custom_flags(WITHOUT_WAITING | libc::O_NOFOLLOW).open(path);
+    let file = opened.map_err(|error| because(Reason::Failed(error)))?;
+    refuse_unless_regular(&file, path)?;
+    Ok(file)
+}
+
+/// Reads what is left of an open file, `path`, of at most `bytes_max` bytes.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn read_open(file: &File, path: &Path, bytes_max: u64) -> Result<Vec<u8>, Unreadable> {
+    let because = |reason| Unreadable { path: path.into(), reason };
+    let failed = |error| because(Reason::Failed(error));
     let mut bytes = Vec::new();
-    (&file).take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
     let read = bytes.len() as u64;
     if read > bytes_max {
-        return Err(because(Reason::TooLarge { size_bytes: found.len().max(read), most_bytes: bytes_max }));
+        let size_bytes = file.metadata().map_err(failed)?.len().max(read);
+        return Err(because(Reason::TooLarge { size_bytes, most_bytes: bytes_max }));
     }
     Ok(bytes)
+}
+
+const WITHOUT_WAITING: libc::c_int = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
+
+fn refuse_unless_regular(file: &File, path: &Path) -> Result<(), Unreadable> {
+    let because = |reason| Unreadable { path: path.into(), reason };
+    let found = file.metadata().map_err(|error| because(Reason::Failed(error)))?;
+    match kind_unless_regular(&found).or_else(|| kernel_file_system(file)) {
+        Some(kind) => Err(because(Reason::NotRegular(kind))),
+        None => Ok(()),
+    }
 }
 
 /// `/dev/null`: character device 1, 3 (Documentation/admin-guide/devices.txt of Linux).
@@ -219,7 +277,14 @@ mod tests {
             let error = read_text(&path(name)).expect_err(name).to_string();
             assert!(error.contains(&path(name).display().to_string()), "{error}");
             assert!(error.contains("; ") && !error.ends_with("; "), "{error}");
+            if name != "large" {
+                let error = open_kept(&path(name)).expect_err(name);
+                assert!(error.is_no_file(), "{error}");
+            }
         }
+        let mine = open_kept(&path("mine")).expect("made");
+        assert_eq!(mine.metadata().expect("it is there").mode() & 0o777, 0o600);
+        assert_eq!(read_open(&mine, &path("mine"), 0).expect("it is empty"), b"");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use order_machine::{BUSY, Branch, CYCLE, Habit, MS, Machine, SECOND, branch, index_of, table};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use steward_sched::decide::*;
 
 fn weights() -> impl Strategy<Value = Vec<u32>> {
@@ -612,6 +613,33 @@ fn two_busy_domains_stay_close_beside_others_that_come_and_go_in_step() {
     machine.run(60 * SECOND);
     let cycles = machine.distance([(&[0], 1444.0), (&[1], 414.0)], 0) * (1444.0 + 414.0) / CYCLE as f64;
     assert!(cycles < 0.05, "{cycles} cycles");
+}
+
+/// The same for sets of weights and of others that come and go, as many as `PROPTEST_CASES` says, none of which is an
+/// exception.
+#[test]
+fn two_busy_domains_stay_close_beside_any_others() {
+    let weight = 100..3000_u32;
+    let habit =
+        (1..60_u64, 1..60_u64).prop_map(|(run, away)| Habit { run_ns: run * MS, away_ns: away * MS });
+    let sets = (weight.clone(), weight.clone(), vec((weight, habit), 1..9));
+    let mut runner = proptest::test_runner::TestRunner::default();
+    let cases = runner.config().cases as usize;
+    let mut apart: Vec<(f64, String)> = Vec::new();
+    for _ in 0..cases {
+        let (one, other, others) = sets.new_tree(&mut runner).expect("nothing is refused").current();
+        let weights: Vec<u32> = [one, other].into_iter().chain(others.iter().map(|of| of.0)).collect();
+        let habits: Vec<Habit> = [BUSY, BUSY].into_iter().chain(others.iter().map(|of| of.1)).collect();
+        let mut machine = Machine::new(table(Order::VirtualTime, 1, &branches(&weights)), &habits, MS);
+        machine.run(60 * SECOND);
+        let apart_ns = machine.distance([(&[0], f64::from(one)), (&[1], f64::from(other))], 0);
+        let cycles = apart_ns * f64::from(one + other) / CYCLE as f64;
+        apart.push((cycles, format!("{weights:?} {habits:?}")));
+    }
+    apart.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let at = |part: f64| apart[(part * (cases - 1) as f64) as usize].0;
+    println!("cycles apart: median {:.3}, p99 {:.3}, most {:.3}", at(0.5), at(0.99), at(1.0));
+    assert!(at(1.0) < 0.2, "{} cycles with {}", at(1.0), apart[cases - 1].1);
 }
 
 /// The experiment of Eclipse 1998, figure 11, on the decision code alone: a sleeper against programs that use 11 ms and

@@ -404,7 +404,10 @@ fn who_reads_what_the_kernel_protects_does_not_wait_until_it_takes_the_scheduler
 fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_again() {
     let told = Transcript::with_files(
         besieged::machine(),
-        vec![built("examples/besieged", "/usr/bin/besieged")],
+        vec![
+            built("examples/besieged", "/usr/bin/besieged"),
+            built("examples/suspension", "/usr/bin/suspension"),
+        ],
         include_str!("kernel/authority.sh"),
     );
     check(&[
@@ -443,6 +446,20 @@ fn rules_hold_against_other_users_programs_that_change_user_and_pids_given_out_a
                 "moved",
                 &["confined of user 0, which it is in", "0::/confined", "0::/steward.theirs", "of user 0:"],
             );
+        }),
+        ("nobody-leaves-a-slice-that-limits-how-many-processes-they-have", &|| {
+            let refused = "user.slice of user 0, which it is in";
+            // The one in the domain was moved there before.
+            told.says("slice", &[refused, "processes 7 in the slice, 1 in the domain"]);
+        }),
+        ("who-is-suspended-for-long-keeps-nobody-waiting-inside-the-kernel", &|| {
+            let text = told.text("suspended");
+            println!("{text}");
+            let (longest_ms, files) = (figure(&text, "longest_ms "), figure(&text, "touched "));
+            assert!(longest_ms < LONGEST_TOUCH_MS && files > 1000, "{text}");
+            let used_ms = figure(&text, "used_ms ");
+            assert!(used_ms < 15, "they are suspended: {text}");
+            assert!(figure(&text, "afterwards used_ms ") > 100, "they go on: {text}");
         }),
         ("nobody-leaves-what-was-left-to-them-to-divide", &|| {
             told.says("left-to-divide", &["left, whose limits are its manager's", "exit code 1", "0::/left"]);
@@ -601,6 +618,10 @@ fn background_work_is_deferred_to_all_and_has_an_ordinary_place_when_its_control
     ]);
 }
 
+/// How long a file of root's may take beside those of programs that their user has suspended, in milliseconds: who was
+/// let go only when it was held.
+const LONGEST_TOUCH_MS: i64 = 2000;
+
 /// What a line `NAME NUMBER` says.
 fn figure(text: &str, name: &str) -> i64 {
     let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
@@ -645,6 +666,13 @@ fn reservations_of_the_kernel_leave_nothing_behind_and_survive_a_full_disk() {
         }),
         ("a-damaged-journal-is-set-aside", &|| {
             told.says("flipped", &["undo.journal is damaged", "undo.journal.damaged", "exit code 0"]);
+        }),
+        ("a-damaged-line-costs-that-line-and-all-others-are-undone", &|| {
+            let text = told.text("flipped");
+            assert!(
+                figure(&text, "deadline before ") >= 20 && figure(&text, "deadline after ") <= 1,
+                "{text}"
+            );
         }),
     ]);
 }

@@ -37,6 +37,8 @@ impl Kept for LastGood {
     const REMEDY: &'static str = "rows of specifications that are wrong now are out of force: correct them";
     const TOPIC: Topic = Topic::SaveSpecs;
     const OTHERWISE: &'static str = "after a restart, a row with a mistake will be out of force";
+    // Somebody may find the typing error after the weekend.
+    const OF_ITS_BOOT_ALONE: bool = false;
 }
 
 /// All that the directories hold.

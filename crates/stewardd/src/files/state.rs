@@ -2,8 +2,9 @@
 //! specifications said before somebody wrote a mistake into them.
 //!
 //! One file each in the state directory, with a JSON object a line ([`sealed`]). A process is known by pid and start
-//! time and a cgroup by its inode, and these count from boot, so that the file says which boot it is of. It is replaced
-//! whole (written beside, then renamed) and not synced to the disk: it has to outlive this process, not this boot.
+//! time and a cgroup by its inode, and these count from boot, so that a file about them says which boot it is of. A file
+//! is replaced whole (written beside, then renamed). One that is of its boot alone is not synced to the disk: it has to
+//! outlive this process, not this boot.
 
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ pub trait Kept: Serialize + DeserializeOwned {
     const TOPIC: Topic;
     /// What that means.
     const OTHERWISE: &'static str;
+    /// Whether it speaks of what ends with the boot, such as processes.
+    const OF_ITS_BOOT_ALONE: bool = true;
 }
 
 #[derive(Deserialize)]
@@ -73,6 +76,7 @@ impl<T> Content<T> {
 #[derive(Clone, Debug)]
 pub struct StateFile<T> {
     path: PathBuf,
+    /// Empty where it is of any boot.
     boot_id: String,
     kind: PhantomData<T>,
 }
@@ -80,11 +84,8 @@ pub struct StateFile<T> {
 impl<T: Kept> StateFile<T> {
     /// The file in that directory. `boot_id` names the boot that processes and cgroups are of.
     pub fn new(directory: &Path, boot_id: &str) -> Self {
-        StateFile {
-            path: directory.join(T::FILE_NAME),
-            boot_id: boot_id.trim().to_owned(),
-            kind: PhantomData,
-        }
+        let boot_id = if T::OF_ITS_BOOT_ALONE { boot_id.trim() } else { "" };
+        StateFile { path: directory.join(T::FILE_NAME), boot_id: boot_id.to_owned(), kind: PhantomData }
     }
 
     /// What was kept; nothing when there is no file, or one of another boot. A line that is not as it was written is
@@ -130,7 +131,8 @@ impl<T: Kept> StateFile<T> {
 
     /// Has the worker replace what was kept.
     pub fn keep(&self, kept: &[T], worker: &mut Worker) {
-        worker.give(Job::replace(T::TOPIC, self.path.clone(), self.text(kept), false, T::OTHERWISE));
+        let (path, text, synced) = (self.path.clone(), self.text(kept), !T::OF_ITS_BOOT_ALONE);
+        worker.give(Job::replace(T::TOPIC, path, text, synced, T::OTHERWISE));
     }
 
     /// Replaces what was kept, at once.
@@ -138,7 +140,7 @@ impl<T: Kept> StateFile<T> {
     /// # Errors
     /// With the path, when the directory or the file cannot be written.
     fn save(&self, kept: &[T]) -> Result<(), Unwritten> {
-        files::replace(&self.path, &self.text(kept), false)
+        files::replace(&self.path, &self.text(kept), !T::OF_ITS_BOOT_ALONE)
     }
 
     fn text(&self, kept: &[T]) -> String {
@@ -175,6 +177,7 @@ mod tests {
     use steward_core::process::TaskId;
 
     use super::*;
+    use crate::files::specs::LastGood;
 
     const FILE_NAME: &str = ByHand::FILE_NAME;
 
@@ -205,6 +208,14 @@ mod tests {
         assert_eq!(state.load(), (by_hand(), None));
         let after_reboot = StateFile::<ByHand>::new(&directory.path().join("below"), "boot-2");
         assert_eq!(after_reboot.load(), (vec![], None));
+    }
+
+    #[test]
+    fn what_speaks_of_no_process_is_loaded_in_every_boot() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let good = [LastGood { name: "10-film.toml".into(), specs: vec![] }];
+        StateFile::new(directory.path(), "boot-1").save(&good).expect("saved");
+        assert_eq!(StateFile::new(directory.path(), "boot-2").load(), (good.to_vec(), None));
     }
 
     #[test]

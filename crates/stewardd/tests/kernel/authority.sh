@@ -71,6 +71,23 @@ try as_user "steward domain move $theirs theirs"
 grep '^0::' /proc/$theirs/cgroup
 try as_user "steward domain move $$ theirs"
 
+# A slice that limits how many processes its user has is not left for a domain of theirs, given by root.
+section slice
+slice=/sys/fs/cgroup/user.slice
+echo +pids >/sys/fs/cgroup/cgroup.subtree_control
+mkdir -p $slice
+echo 8 >$slice/pids.max
+cat >/tmp/user/children <<'END'
+steward domain move $$ theirs
+for each in $(seq 60); do sleep 100000 & done
+END
+chmod 755 /tmp/user/children
+(echo 0 >$slice/cgroup.procs; exec su user -c 'sh /tmp/user/children') >/tmp/user/said 2>&1
+grep 'which it is in' /tmp/user/said
+# The shell ended when it could start no more.
+echo "processes $(cat $slice/pids.current) in the slice, $(wc -l </sys/fs/cgroup/steward.theirs/cgroup.procs) in the domain"
+echo 1 >$slice/cgroup.kill
+
 # A cgroup that was left to the user to divide is not theirs to leave, the kernel says so too; and what a domain of
 # theirs is held to they do not end by removing it.
 section left-to-divide
@@ -118,6 +135,26 @@ done
 [ $again = $theirs ] && echo "the same pid"
 start_daemon
 steward explain $again
+
+# Programs that change a directory are suspended by their user for long; root has a file in it meanwhile.
+section suspended
+mkdir -m 1777 /tmp/shared
+steward domain create held --user user --keep >/dev/null
+for number in 1 2 3; do
+    steward run --domain held -- su user -c "exec suspension move /tmp/shared/held-$number" &
+done
+wait_for '[ $(cat /sys/fs/cgroup/steward.held/cgroup.procs | wc -l) -ge 3 ] && ls /tmp/shared/held-3*'
+used() { sed -n 's/^usage_usec //p' /sys/fs/cgroup/steward.held/cpu.stat; }
+as_user 'suspension hold held 20' &
+sleep 1
+before=$(used)
+suspension touch /tmp/shared/ours 15
+echo "used_ms $((($(used) - before) / 1000))"
+wait $!
+before=$(used)
+sleep 1
+echo "afterwards used_ms $((($(used) - before) / 1000))"
+echo 1 >/sys/fs/cgroup/steward.held/cgroup.kill
 
 # A user who means ill in several ways, one after the other, while another one calls: examples/besieged.rs. The
 # history is as long as a test has time for, and there is room for 4,000 threads.

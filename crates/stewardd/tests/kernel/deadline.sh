@@ -91,11 +91,15 @@ wait_for '[ $(count_admitted) -ge 20 ]'
 kill -9 $daemon; wait $daemon 2>/dev/null
 printf '#' | dd of=/mnt/undo.journal bs=1 seek=500 conv=notrunc 2>/dev/null
 section flipped
+# SCHED_DEADLINE is policy 6, the 41st figure of proc_pid_stat(5).
+count_deadline() { for pid in $programs; do cut -d ' ' -f 41 /proc/$pid/stat; done | grep -c '^6$'; }
+echo "deadline before $(count_deadline)"
 start_daemon --mechanism deadline --state-directory /mnt
 steward status | grep -o 'undo.journal is damaged.*line [0-9]* is not' | head -n 1
 ls /mnt | grep damaged
 kill $daemon; wait $daemon
 echo "exit code $?"
 steward revert --state-directory /mnt >/dev/null
+echo "deadline after $(count_deadline)"
 for pid in $programs; do kill -9 $pid; wait $pid 2>/dev/null; done
 wait_for '[ $(($(booked) - before)) -lt 12000 ]'

@@ -4,14 +4,16 @@
 //! file whose lock nobody holds was left by a program that was killed: what it says is undone by the next start, or by
 //! `steward revert`.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use steward_kernel::files::{self, Unreadable};
+use steward_kernel::sealed;
 
 use super::server::Undo;
 use super::{apache, haproxy};
@@ -54,37 +56,47 @@ impl Record {
         std::fs::create_dir_all(&directory).with_context(|| {
             format!("cannot create {}; --state-directory names another place", directory.display())
         })?;
-        let record = Record::open(directory.join(file_name(target)))?;
-        let Some(record) = record else {
-            bail!("another `steward pool` sizes this server already ({target})");
-        };
-        match record.left()? {
-            Left::Nothing => {}
-            Left::Undo(undo) => {
-                eprintln!("steward: an earlier `steward pool` was killed: putting back what the server had");
-                record.carry_out(&undo)?;
+        let path = directory.join(file_name(target));
+        loop {
+            let record = match Record::open(&path) {
+                Ok(Some(record)) => record,
+                Ok(None) => bail!("another `steward pool` sizes this server already ({target})"),
+                Err(error) if error.is_no_file() => {
+                    eprintln!("steward: {}", set_aside(&path, &error.what())?);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            match record.left()? {
+                Left::Nothing => {}
+                Left::Undo(undo) => {
+                    eprintln!(
+                        "steward: an earlier `steward pool` was killed: putting back what the server had"
+                    );
+                    record.carry_out(&undo)?;
+                }
+                Left::Damaged(what) => {
+                    eprintln!("steward: {}", set_aside(&path, &what)?);
+                    continue;
+                }
             }
-            Left::Damaged => eprintln!("steward: {}", record.set_aside()?),
+            return Ok(record);
         }
-        Ok(record)
     }
 
     /// Opens and locks a record; `None` when another process holds it.
-    fn open(path: PathBuf) -> anyhow::Result<Option<Record>> {
+    fn open(path: &Path) -> Result<Option<Record>, Unreadable> {
         loop {
-            // Who can open it can hold its lock.
-            let mut options = OpenOptions::new();
-            let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-            let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+            let file = files::open_kept(path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+                Err(error) => return Err(Unreadable::failed(path, error.into())),
             }
             // Its last owner may have removed it between the two steps: then this is a file without a name.
-            let there = std::fs::metadata(&path).map(|found| found.ino()).ok();
+            let there = std::fs::metadata(path).map(|found| found.ino()).ok();
             if there == file.metadata().map(|own| own.ino()).ok() {
-                return Ok(Some(Record { path, file }));
+                return Ok(Some(Record { path: path.to_owned(), file }));
             }
         }
     }
@@ -95,7 +107,7 @@ impl Record {
     /// When the disk does not take it.
     pub fn write(&self, undo: &Undo) -> anyhow::Result<()> {
         let mut file = &self.file;
-        let text = serde_json::to_string(undo).context("an undo record cannot be written as JSON")?;
+        let text = sealed::encode(ANY_BOOT, undo).context("an undo record cannot be written as JSON")?;
         file.set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| file.write_all(text.as_bytes()))
@@ -119,7 +131,7 @@ impl Record {
         let left = match self.left()? {
             Left::Nothing => false,
             Left::Undo(_) => true,
-            Left::Damaged => bail!(self.set_aside()?),
+            Left::Damaged(what) => bail!(set_aside(&self.path, &what)?),
         };
         self.undo()?;
         Ok(left)
@@ -134,42 +146,50 @@ impl Record {
     /// What is written there.
     fn left(&self) -> anyhow::Result<Left> {
         let mut file = &self.file;
-        let mut bytes = Vec::new();
-        file.rewind()
-            .and_then(|()| file.read_to_end(&mut bytes))
-            .with_context(|| format!("cannot read {}", self.path.display()))?;
-        if bytes.trim_ascii().is_empty() {
-            return Ok(Left::Nothing);
-        }
-        Ok(serde_json::from_slice(&bytes).map_or(Left::Damaged, Left::Undo))
+        file.rewind().with_context(|| format!("cannot read {}", self.path.display()))?;
+        let bytes = match files::read_open(file, &self.path, files::WRITTEN_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_too_large() => return Ok(Left::Damaged(error.what())),
+            Err(error) => return Err(error.into()),
+        };
+        let (mut lines, cut) = sealed::lines(&bytes);
+        let undo = match (lines.next(), lines.next(), cut) {
+            (None, None, []) => return Ok(Left::Nothing),
+            (Some(line), None, []) => sealed::decode(ANY_BOOT, line),
+            _ => None,
+        };
+        Ok(undo.map_or_else(|| Left::Damaged("is damaged".to_owned()), Left::Undo))
     }
+}
 
-    /// Keeps a damaged record under another name for a person to look at, and begins with an empty one; says so.
-    fn set_aside(&self) -> anyhow::Result<String> {
-        let mut aside = self.path.clone().into_os_string();
-        aside.push(DAMAGED);
-        let aside = PathBuf::from(aside);
-        std::fs::copy(&self.path, &aside)
-            .and_then(|_| self.file.set_len(0))
-            .with_context(|| format!("cannot set {} aside as {}", self.path.display(), aside.display()))?;
-        Ok(format!(
-            "{} is damaged, so that the pool size from before is not put back: look at the server's own configuration; \
-             the damaged file is {} now",
-            self.path.display(),
-            aside.display()
-        ))
-    }
+/// Keeps what is no record under another name, for a person to look at; says so. `what` is wrong with it.
+fn set_aside(path: &Path, what: &str) -> anyhow::Result<String> {
+    let mut aside = path.to_owned().into_os_string();
+    aside.push(DAMAGED);
+    let aside = PathBuf::from(aside);
+    std::fs::rename(path, &aside)
+        .with_context(|| format!("{} {what}, and cannot become {}", path.display(), aside.display()))?;
+    Ok(format!(
+        "{} {what}, so that the pool size from before is not put back: look at the server's own configuration; it is \
+         {} now",
+        path.display(),
+        aside.display()
+    ))
 }
 
 /// What a record of a program that was killed says.
 enum Left {
     Nothing,
     Undo(Undo),
-    Damaged,
+    /// What is wrong with it.
+    Damaged(String),
 }
 
 /// What is put behind the name of a damaged record.
 const DAMAGED: &str = ".damaged";
+
+/// A server's configuration outlives a boot; whether its process does, the record says.
+const ANY_BOOT: &str = "";
 
 /// A file's name for a server: what cannot be in one becomes a dash.
 fn file_name(target: &str) -> String {
@@ -186,9 +206,12 @@ pub fn revert(state_directory: &Path) -> Reverted {
         if name.ends_with(DAMAGED) {
             continue;
         }
-        match Record::open(path) {
+        match Record::open(&path) {
             Ok(None) => reverted.left.push(format!("{name}: `steward pool` runs and undoes it at its end")),
-            Err(error) => reverted.failed.push(format!("{error:#}")),
+            Err(error) if error.is_no_file() => reverted
+                .failed
+                .push(set_aside(&path, &error.what()).unwrap_or_else(|error| format!("{error:#}"))),
+            Err(error) => reverted.failed.push(error.to_string()),
             Ok(Some(record)) => match record.revert() {
                 Ok(done) => reverted
                     .done
@@ -270,11 +293,21 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(directory.path().join("pool")).expect("made");
         let path = directory.path().join("pool/apache.json");
-        for damage in [&b"{\"kind\":\"apache\""[..], &[0xff, 0xfe], b"[]"] {
+        let good = sealed::encode(ANY_BOOT, &apache(directory.path())).expect("JSON");
+        let mut flipped = good.clone().into_bytes();
+        flipped[40] ^= 1;
+        let cut = &good.as_bytes()[..good.len() - 1];
+        let twice = good.repeat(2);
+        let large = vec![b'\n'; files::WRITTEN_BYTES_MAX as usize + 1];
+        for damage in
+            [&b"{\"kind\":\"apache\""[..], &[0xff, 0xfe], b"[]", &flipped, cut, twice.as_bytes(), &large]
+        {
             std::fs::write(&path, damage).expect("written");
             let reverted = revert(directory.path());
             assert_eq!((reverted.done.len(), reverted.failed.len()), (0, 1), "{reverted:?}");
-            assert!(reverted.failed[0].contains("apache.json is damaged"), "{reverted:?}");
+            let said =
+                if damage == large { "apache.json has 1048577 bytes" } else { "apache.json is damaged" };
+            assert!(reverted.failed[0].contains(said), "{reverted:?}");
             assert_eq!(
                 std::fs::read(directory.path().join("pool/apache.json.damaged")).expect("kept"),
                 damage
@@ -284,5 +317,28 @@ mod tests {
             let next = Record::claim(directory.path(), "apache").expect("free");
             assert!(matches!(next.left().expect("read"), Left::Nothing));
         }
+    }
+
+    #[test]
+    fn what_would_make_it_wait_is_set_aside() {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(directory.path().join("pool")).expect("made");
+        let path = directory.path().join("pool/apache.json");
+        let owner_only = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let fifo = || rustix::fs::mkfifoat(rustix::fs::CWD, &path, owner_only).expect("a FIFO");
+        fifo();
+        let reverted = revert(directory.path());
+        assert!(reverted.failed[0].contains("apache.json is a FIFO"), "{reverted:?}");
+        assert!(directory.path().join("pool/apache.json.damaged").exists());
+        fifo();
+        Record::claim(directory.path(), "apache").expect("free");
+        // Nor does it write through a link.
+        let elsewhere = directory.path().join("elsewhere");
+        std::fs::write(&elsewhere, "theirs").expect("written");
+        std::fs::remove_file(&path).expect("removed");
+        std::os::unix::fs::symlink(&elsewhere, &path).expect("a link");
+        let record = Record::claim(directory.path(), "apache").expect("free");
+        record.write(&apache(directory.path())).expect("written");
+        assert_eq!(std::fs::read_to_string(&elsewhere).expect("there"), "theirs");
     }
 }
