@@ -620,8 +620,7 @@ fn two_busy_domains_stay_close_beside_others_that_come_and_go_in_step() {
 #[test]
 fn two_busy_domains_stay_close_beside_any_others() {
     let weight = 100..3000_u32;
-    let habit =
-        (1..60_u64, 1..60_u64).prop_map(|(run, away)| Habit { run_ns: run * MS, away_ns: away * MS });
+    let habit = (1..60_u64, 1..60_u64).prop_map(|(run, away)| Habit { run_ns: run * MS, away_ns: away * MS });
     let sets = (weight.clone(), weight.clone(), vec((weight, habit), 1..9));
     let mut runner = proptest::test_runner::TestRunner::default();
     let cases = runner.config().cases as usize;

@@ -1,7 +1,7 @@
 //! What a suspension by an ordinary user costs who wants a lock that the suspended programs had: in the lab's machine,
-//! beside a running stewardd, `suspension move FILE` makes, renames and removes a file for ever; `suspension hold DOMAIN
-//! SECONDS` keeps the domain suspended for that long; `suspension touch FILE SECONDS` makes and removes a file all the
-//! time and says how long that took at most.
+//! beside a running stewardd, `suspension move FILE` makes, renames and removes a file for ever; `suspension hold
+//! DOMAIN SECONDS` keeps the domain suspended for that long; `suspension touch FILE SECONDS` makes and removes a file
+//! all the time and says how long that took at most.
 
 use std::fs;
 use std::path::Path;

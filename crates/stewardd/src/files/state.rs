@@ -2,9 +2,9 @@
 //! specifications said before somebody wrote a mistake into them.
 //!
 //! One file each in the state directory, with a JSON object a line ([`sealed`]). A process is known by pid and start
-//! time and a cgroup by its inode, and these count from boot, so that a file about them says which boot it is of. A file
-//! is replaced whole (written beside, then renamed). One that is of its boot alone is not synced to the disk: it has to
-//! outlive this process, not this boot.
+//! time and a cgroup by its inode, and these count from boot, so that a file about them says which boot it is of. A
+//! file is replaced whole (written beside, then renamed). One that is of its boot alone is not synced to the disk: it
+//! has to outlive this process, not this boot.
 
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
