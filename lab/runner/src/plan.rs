@@ -188,7 +188,8 @@ fn program(row: &ProgramRow, name: String, contender: Contender) -> Result<Progr
 
 /// The scenario's own specifications, and one for the executable of each bomb that tries to be interactive.
 fn specifications(scenario: &Scenario) -> Result<String> {
-    let own = scenario.specifications.iter().map(|row| specification(&row.path, row.cpu, row.inherit));
+    let own =
+        scenario.specifications.iter().map(|row| specification(&row.path, row.cpu, row.inherit, row.io));
     let mut sections: Vec<String> = own.collect();
     for row in &scenario.programs {
         let Some(interactive) = row.interactive else { continue };
@@ -197,9 +198,10 @@ fn specifications(scenario: &Scenario) -> Result<String> {
             true => words[0].clone(),
             false => format!("{PROGRAM_DIRECTORY}/{}", words[0]),
         };
-        sections.push(specification(&path, interactive, true));
+        sections.push(specification(&path, interactive, true, None));
     }
-    if scenario.programs.iter().any(|row| row.io == Some(Class::Interactive)) {
+    let classes = scenario.programs.iter().map(|row| row.io);
+    if classes.chain(scenario.specifications.iter().map(|row| row.io)).any(|io| io == Some(Class::Interactive)) {
         sections.push(JOURNAL.to_owned());
     }
     sections.dedup();
@@ -210,8 +212,9 @@ fn specifications(scenario: &Scenario) -> Result<String> {
 const JOURNAL: &str =
     "[[spec]]\npath = \"[jbd2]\"\ncpu = \"10ms/100ms\"\nrevocable = false\nio = \"interactive\"\n\n";
 
-fn specification(path: &str, cpu: Reservation, inherit: bool) -> String {
-    format!("[[spec]]\npath = \"{path}\"\ncpu = \"{cpu}\"\ninherit = {inherit}\nrevocable = true\n\n")
+fn specification(path: &str, cpu: Reservation, inherit: bool, io: Option<Class>) -> String {
+    let io = io.map(|class| format!("io = \"{class}\"\n")).unwrap_or_default();
+    format!("[[spec]]\npath = \"{path}\"\ncpu = \"{cpu}\"\ninherit = {inherit}\nrevocable = true\n{io}\n")
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -275,6 +278,13 @@ start = "2s"
         let steward = run(Contender::Steward);
         assert_eq!(steward.programs[0].command, ["steward", "run", "--io", "interactive", "--", "file-save"]);
         assert!(steward.steward.unwrap().specifications.contains("[jbd2]"));
+        let text = "title='t'\nduration='9s'\n[[spec]]\npath='/lab/bin/file-save'\ncpu='5ms/100ms'\nio='interactive'\n\
+                    [[program]]\nname='save'\ncommand='file-save'\n";
+        let scenario = Scenario::parse(text, Path::new("t.toml")).unwrap();
+        let steward = plan(&scenario, &[Contender::Steward], 1).unwrap().runs.remove(0);
+        assert_eq!(steward.programs[0].command, ["file-save"]);
+        let specifications = steward.steward.unwrap().specifications;
+        assert!(specifications.contains("revocable = true\nio = \"interactive\"\n\n[[spec]]\npath = \"[jbd2]\""));
     }
 
     #[test]

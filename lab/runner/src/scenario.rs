@@ -190,6 +190,8 @@ pub struct SpecificationRow {
     /// Whether children without one of their own get it too.
     #[serde(default)]
     pub inherit: bool,
+    /// The class of its disk requests.
+    pub io: Option<steward_core::disk::Class>,
 }
 
 /// A program of a scenario.

@@ -431,7 +431,7 @@ fn collectors_have_what_their_weights_say_five_seconds_after_each_of_them_came()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(with_cases(24))]
 
     #[test]
     fn collectors_of_any_weights_have_their_shares(

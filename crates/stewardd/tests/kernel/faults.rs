@@ -58,14 +58,17 @@ fn each_fault_around_protected_memory_has_its_message_and_the_rest_goes_on() {
 fn nobody_is_ended_for_want_of_memory_who_would_have_lived_without_protection() {
     let config = MachineConfig { disk_mib: Some(900), ..counted(512) };
     let told = Transcript::in_machine(config, include_str!("oom.sh"));
+    let mut histories_that_fit = 0;
     for seed in 1..=8 {
         let text = told.text(&format!("history-{seed}"));
         println!("{seed}: {text}");
         // Only a history in which all fits says something.
         if figure(&text, "without ") == 0 {
+            histories_that_fit += 1;
             assert_eq!(figure(&text, "with "), 0, "history {seed}: {text}");
         }
     }
+    assert!(histories_that_fit >= 3, "only {histories_that_fit} of eight histories say something");
     check(&[
         ("nobody-is-ended-below-a-maximum-where-nobody-is-protected", &|| {
             told.says("below-a-maximum-default", &["lived: steward", "all ended: 0", " of 100 MiB"]);
