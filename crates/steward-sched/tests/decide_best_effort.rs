@@ -152,6 +152,9 @@ fn is_active(table: &DomainTable, all: &[u16], index: u16) -> bool {
     table.at(index).runnable > 0 || sums_of_children(table, all, index).2 > 0
 }
 
+/// How far before the clock a task may join: a slice, and less than an eighth of one.
+const AHEAD_MAX_NS: i64 = (SLICE_NS / 8 * 9) as i64;
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
@@ -210,11 +213,23 @@ proptest! {
     fn a_task_joins_within_a_slice_before_and_the_lag_behind_the_clock(vtime: u64, clock: u64) {
         let joined = task_join(vtime, clock, 0);
         let distance = joined.wrapping_sub(clock) as i64;
-        prop_assert!(distance >= -(SLICE_NS as i64) && distance <= TASK_LAG_MAX_NS as i64);
+        prop_assert!(distance >= -AHEAD_MAX_NS && distance <= TASK_LAG_MAX_NS as i64);
         let wished = vtime.wrapping_sub(clock) as i64;
         if wished >= -(SLICE_NS as i64) && wished <= TASK_LAG_MAX_NS as i64 {
             prop_assert_eq!(joined, vtime);
         }
+    }
+
+    /// Who has used less stands before who has used more, also where both have used so little that it is forgotten
+    /// but for that.
+    #[test]
+    fn who_has_used_less_joins_before_who_has_used_more(
+        clock: u64, away_ns in 0..=100 * MS, more_ns in MS / 20..=10 * MS, spread_ns in 0..=SLICE_NS,
+    ) {
+        let less = clock.wrapping_sub(away_ns);
+        let more = less.wrapping_add(more_ns);
+        let distance = |vtime| task_join(vtime, clock, spread_ns).wrapping_sub(clock) as i64;
+        prop_assert!(distance(less) < distance(more), "{} {}", distance(less), distance(more));
     }
 
     #[test]
@@ -276,7 +291,7 @@ proptest! {
         prop_assert!(spread_ns <= most_ns, "{spread_ns}");
         prop_assert!(light > 1 || spread_ns == 0);
         let distance = task_join(vtime, clock, spread_ns).wrapping_sub(clock) as i64;
-        prop_assert!(distance >= spread_ns as i64 - SLICE_NS as i64 && distance <= TASK_LAG_MAX_NS as i64);
+        prop_assert!(distance >= spread_ns as i64 - AHEAD_MAX_NS && distance <= TASK_LAG_MAX_NS as i64);
         // Nobody escapes what they owe, or loses what they have, by going to another cgroup.
         let moved = task_moves(vtime, clock, clock.wrapping_add(u64::from(random)));
         prop_assert_eq!(moved.wrapping_sub(vtime), u64::from(random));
@@ -634,4 +649,20 @@ fn a_deep_debt_of_quota_is_paid_before_the_domain_goes_on() {
     assert!(!domain.quota_refill(100 * MS) && !domain.quota_refill(200 * MS));
     assert!(domain.quota_refill(300 * MS));
     assert_eq!(domain.quota_left_ns, 5 * MS as i64);
+}
+
+/// Two that the same event wakes, again and again, beside loops; the one that is always told first uses more. The other
+/// one is before it from the second time on, as long as the event comes some times a second.
+#[test]
+fn of_two_that_wake_together_the_one_that_uses_less_is_served_first() {
+    for passed_ns in [MS / 2, 4 * MS, 100 * MS, 300 * MS] {
+        let (mut clock, mut heavy, mut light) = (10 * SECOND, 10 * SECOND, 10 * SECOND);
+        for round in 0..100 {
+            clock += passed_ns;
+            (heavy, light) = (task_join(heavy, clock, 0), task_join(light, clock, 0));
+            assert!(round == 0 || light < heavy, "round {round} after {passed_ns} ns each");
+            heavy += 4 * MS / 10;
+            light += MS / 30;
+        }
+    }
 }

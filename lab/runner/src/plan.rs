@@ -201,7 +201,10 @@ fn specifications(scenario: &Scenario) -> Result<String> {
         sections.push(specification(&path, interactive, true, None));
     }
     let classes = scenario.programs.iter().map(|row| row.io);
-    if classes.chain(scenario.specifications.iter().map(|row| row.io)).any(|io| io == Some(Class::Interactive)) {
+    if classes
+        .chain(scenario.specifications.iter().map(|row| row.io))
+        .any(|io| io == Some(Class::Interactive))
+    {
         sections.push(JOURNAL.to_owned());
     }
     sections.dedup();
@@ -284,7 +287,9 @@ start = "2s"
         let steward = plan(&scenario, &[Contender::Steward], 1).unwrap().runs.remove(0);
         assert_eq!(steward.programs[0].command, ["file-save"]);
         let specifications = steward.steward.unwrap().specifications;
-        assert!(specifications.contains("revocable = true\nio = \"interactive\"\n\n[[spec]]\npath = \"[jbd2]\""));
+        assert!(
+            specifications.contains("revocable = true\nio = \"interactive\"\n\n[[spec]]\npath = \"[jbd2]\"")
+        );
     }
 
     #[test]

@@ -20,6 +20,8 @@
  * does when it comes, and whoever later at a tick. */
 #define TASK_PREEMPTS_NS NSEC_PER_MSEC
 #define PREEMPTS_NOT (~0ULL)
+/* What more one has not used than this makes no difference to where it joins. */
+#define TASK_AHEAD_COUNTS_NS NSEC_PER_SEC
 /* A CPU puts what its tasks use together up to this much before their domain pays it. */
 #define CHARGE_BATCH_NS (NSEC_PER_MSEC / 2)
 /* The same for a task that goes on while nothing else waits, because nobody looks at the order then. */
@@ -192,14 +194,27 @@ DECIDE u64 task_spread(const struct domain *d, u32 weight, u32 random)
 	return min_u64(cost_ns - SLICE_NS, (runnable - usual - 1) * SPREAD_EACH_NS) * random >> 32;
 }
 
-/* Where a task joins its domain's queue: at most a slice ahead of the clock, at most TASK_LAG_MAX_NS behind. spread_ns:
- * task_spread() of one that begins or wakes up, else 0. */
+/*
+ * How much further ahead than a slice one joins that would stand so much further: less than an eighth of a slice, and the
+ * more the further. Else all that sleep much would come to the same place, and of two that the same event wakes always
+ * the same one would run first: who waits for a disk that takes one request at a time never had it, because the thread
+ * that writes back was woken before.
+ */
+DECIDE u64 task_ahead(u64 beyond_ns)
+{
+	u64 counts_ns = min_u64(beyond_ns, TASK_AHEAD_COUNTS_NS);
+
+	return SLICE_NS / 8 * counts_ns / (counts_ns + SLICE_NS);
+}
+
+/* Where a task joins its domain's queue: a slice ahead of the clock and task_ahead() at most, at most TASK_LAG_MAX_NS
+ * behind. spread_ns: task_spread() of one that begins or wakes up, else 0. */
 DECIDE u64 task_join(u64 vtime, u64 clock, u64 spread_ns)
 {
 	u64 least = clock - SLICE_NS + spread_ns;
 
 	if (clock_before(vtime, least))
-		return least;
+		return least - task_ahead(least - vtime);
 	if (clock_before(clock + TASK_LAG_MAX_NS, vtime))
 		return clock + TASK_LAG_MAX_NS;
 	return vtime;
