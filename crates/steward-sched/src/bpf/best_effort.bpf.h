@@ -306,6 +306,15 @@ static __always_inline bool enqueue_direct(struct task_struct *p, struct task_st
 	return true;
 }
 
+/* Whether a task of the same domain waits that stands before this one. */
+static __always_inline bool own_waits_before(struct domain_table *table, struct task_state *t)
+{
+	u64 first;
+
+	return *(volatile u32 *)&domain_at(table, t->domain)->waiting && queue_first_key(QUEUE_DOMAIN(t->domain), &first) &&
+	       clock_before(first, t->vtime);
+}
+
 /*
  * A task that was in the CPU's own queue begins to run, because it was put there or because the kernel left it there
  * while a task of a higher class ran: what came meanwhile and should go first does.
@@ -314,7 +323,7 @@ static __always_inline void runs_direct(struct domain_table *table, struct task_
 {
 	u32 first;
 
-	if (!run->interactive && !restricted_wait(cpu)) {
+	if (!run->interactive && !restricted_wait(cpu) && !own_waits_before(table, t)) {
 		if (stands_alone(table, t->domain))
 			return;
 		first = first_domain();
