@@ -161,6 +161,7 @@ s32 STRUCT_OPS(steward_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		becomes_runnable(t, slot, true, clock_now());
 		has_left(t);
 		t->queue = QUEUE_NONE;
+		join_clock(t, domain_at(domains(), t->domain), true);
 		t->unjoined = 1;
 		queue_insert(p, SCX_DSQ_LOCAL, SLICE_NS, 0);
 	}
@@ -472,15 +473,14 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 	struct domain_table *table;
 	struct task_slot *slot;
 	u64 now_ns = clock_of(cpu);
-	bool direct, ahead, next;
+	bool ahead, next;
 
 	if (!t)
 		return;
 	table = domains();
-	direct = t->direct_cpu;
 	next = t->comes_next;
 	ahead = next || QUEUE_IS_INTERACTIVE(t->queue);
-	if (t->counted_waiting || t->restricted_waiting || direct)
+	if (t->counted_waiting || t->restricted_waiting || t->direct_cpu)
 		__sync_fetch_and_add(&domain_at(table, t->domain)->waited_ns, passed_since(t->waiting_since_ns, now_ns));
 	leave_queue(t);
 	t->charged_ns = now_ns;
@@ -516,7 +516,9 @@ void STRUCT_OPS(steward_running, struct task_struct *p)
 		return;
 	catch_bumped(p, t, run, cpu);
 	follow_clock(domain_at(table, t->domain), t, ahead || t->put_aside);
-	if (direct || t->put_aside)
+	/* One that an idle CPU was found for runs without having stood in the order, too, and so before all that the same
+	 * event woke after it. */
+	if (t->unjoined || t->put_aside)
 		runs_direct(table, t, run, cpu);
 }
 
