@@ -69,6 +69,7 @@ enum {
 
 #define PF_EXITING 0x00000004
 #define PF_IO_WORKER 0x00000010
+#define PF_WQ_WORKER 0x00000020
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 #define TASK_INTERRUPTIBLE 0x00000001
@@ -241,8 +242,16 @@ struct task_struct {
 	int rcu_read_lock_nesting; /* with CONFIG_PREEMPT_RCU */
 	struct css_set *cgroups;
 	struct io_context *io_context;
+	void *worker_private; /* of a kernel thread, its struct kthread */
 	char comm[16];
 };
+
+struct kthread {
+	unsigned long flags;
+};
+
+/* Of its flags, by number (kernel/kthread.c). */
+#define KTHREAD_IS_PER_CPU 0
 
 /* Whole, though nothing of it is used: libbpf takes a function for another one when it gets what is only declared. */
 struct bpf_map {

@@ -198,13 +198,30 @@ static __always_inline void enqueue_ahead(struct task_struct *p, struct task_sta
 }
 
 /*
+ * Whether a kernel thread is one of the CPU's own. Where there is one CPU only, no thread may run on another. Of those
+ * that work off queues most of what is not the CPU's own is done by then, such as writing files back: they are told
+ * apart, so that they do not keep behind them who waits for what they would have.
+ */
+static __always_inline bool is_per_cpu(struct task_struct *p)
+{
+	struct kthread *kthread;
+
+	if (p->nr_cpus_allowed != 1)
+		return false;
+	if (!(p->flags & PF_WQ_WORKER) || !bpf_core_field_exists(p->worker_private))
+		return true;
+	kthread = p->worker_private;
+	return BPF_CORE_READ(kthread, flags) & (1UL << KTHREAD_IS_PER_CPU);
+}
+
+/*
  * Whether the task is a per-CPU kernel thread that has woken and not used up its slice since. Somebody with a
  * reservation may have gone before it meanwhile: mostly who waits for what it does, as for each page of a file that has
  * reached the disk, and would wait as often for its turn among others.
  */
 static __always_inline bool goes_ahead(struct task_struct *p, struct task_state *t, u64 enq_flags)
 {
-	if (!(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1)
+	if (!(p->flags & PF_KTHREAD) || !is_per_cpu(p))
 		return false;
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		t->kernel_ns = SLICE_NS;
