@@ -195,10 +195,10 @@ DECIDE u64 task_spread(const struct domain *d, u32 weight, u32 random)
 }
 
 /*
- * How much further ahead than a slice one joins that would stand so much further: less than an eighth of a slice, and the
- * more the further. Else all that sleep much would come to the same place, and of two that the same event wakes always
- * the same one would run first: who waits for a disk that takes one request at a time never had it, because the thread
- * that writes back was woken before.
+ * How much further ahead than a slice one joins that would stand so much further: less than an eighth of a slice, and
+ * the more the further. Else all that sleep much would come to the same place, and of two that the same event wakes
+ * always the same one would run first: who waits for a disk that takes one request at a time never had it, because the
+ * thread that writes back was woken before.
  */
 DECIDE u64 task_ahead(u64 beyond_ns)
 {
