@@ -14,9 +14,8 @@ saves() {
 }
 section without
 saves
-stewardd 2>>/tmp/log &
-daemon=$!
-wait_for 'steward status'
+start_daemon
 section with
+# It waits for its own programs, and not for the daemon.
 (saves)
 stop_daemon
