@@ -119,11 +119,11 @@ pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
     {
         eprintln!("steward: {warning}");
     }
-    let (ran, is_served_first) = match ask(socket, &request, arguments.create) {
+    let ran = match ask(socket, &request, arguments.create) {
         Ok(reply) => reply,
         Err(error) if arguments.best_effort_if_refused => {
             eprintln!("steward: {error}\nsteward: running as best-effort");
-            (api::Ran::default(), false)
+            api::Ran::default()
         }
         Err(error) => {
             return fail(&format!("{error}{}", way_out(&error, &request)));
@@ -132,7 +132,7 @@ pub fn run(socket: &Path, arguments: &RunArguments) -> ExitCode {
     if ran.standing == Some(api::Standing::Refused) {
         eprintln!("steward: there is no room for the reservation now: running as best-effort until there is");
     }
-    if is_served_first {
+    if ran.served_first == Some(true) {
         await_disk_priority(Instant::now() + DISK_PATIENCE, own_disk_priority);
     }
     let mut environment = match account.as_ref().map(Account::become_it).transpose() {
@@ -253,8 +253,8 @@ fn pressure_variables(fifo: &str) -> Environment {
     vec![(PRESSURE_WATCH, Some(fifo.into())), (PRESSURE_WRITE, Some(PRESSURE_LINE.into()))]
 }
 
-/// Asks the daemon; beside its answer, whether the program's disk requests will be served first.
-fn ask(socket: &Path, request: &api::Run, create: bool) -> Result<(api::Ran, bool), libsteward::Error> {
+/// Asks the daemon.
+fn ask(socket: &Path, request: &api::Run, create: bool) -> Result<api::Ran, libsteward::Error> {
     let mut client = Client::connect(socket)?;
     if let Some(domain) = request.domain.as_ref().filter(|_| create) {
         match client.call(&api::CreateDomain { domain: domain.clone(), ..api::CreateDomain::default() }) {
@@ -262,18 +262,7 @@ fn ask(socket: &Path, request: &api::Run, create: bool) -> Result<(api::Ran, boo
             Err(error) => return Err(error),
         }
     }
-    let ran = client.call(request)?;
-    let class = match (request.io, &request.domain) {
-        (None, Some(domain)) => class_of(&mut client, domain),
-        (class, _) => class,
-    };
-    Ok((ran, class == Some(api::IoClass::Interactive)))
-}
-
-/// The class of a domain's disk requests, as far as the caller may see it.
-fn class_of(client: &mut Client, domain: &str) -> Option<api::IoClass> {
-    let request = api::ShowDomain { domain: Some(domain.to_owned()), pid: None };
-    client.call(&request).ok().and_then(|shown| shown.domain.io)
+    client.call(request)
 }
 
 fn execute(command: &[OsString], environment: &Environment) -> ExitCode {

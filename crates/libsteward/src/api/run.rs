@@ -78,4 +78,8 @@ pub struct Ran {
     /// too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_pressure: Option<String>,
+    /// In the domain to which it was moved, disk requests are served first; those of this process have that priority a
+    /// moment after the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served_first: Option<bool>,
 }

@@ -5,7 +5,7 @@ use steward_core::disk::cost::Standing;
 use steward_core::disk::device::Device;
 use steward_core::disk::elevator::InForce;
 use steward_core::disk::explain::{Facts, explain};
-use steward_core::disk::{elevator, shares};
+use steward_core::disk::{Class, elevator, shares};
 use steward_core::domain::Tree;
 use steward_kernel::cgroup::tree::Cgroup;
 
@@ -35,6 +35,16 @@ impl Daemon {
     /// What is done with disks, as far as these do not show it.
     pub(super) fn disks_in_force(&self) -> InForce {
         InForce { given: self.disk.knobs.given_elevators() }
+    }
+
+    /// Whether disk requests of whoever is in a domain are to be served before all others; not where there is none of
+    /// that name.
+    pub(crate) fn is_served_first(&self, domain: &str) -> bool {
+        let (Ok(cgroups), Ok(Cgroup { path, .. })) = (self.domains.cgroups(), self.domains.resolve(domain))
+        else {
+            return false;
+        };
+        shares::class_of(&self.domains.tree_around(cgroups, &path), &path) == Class::Interactive
     }
 
     /// What there is to say of a domain's part of the disk.

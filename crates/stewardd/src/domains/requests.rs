@@ -460,14 +460,11 @@ impl Daemon {
             self.permit_run(caller, &rest)?;
         }
         self.move_process(caller, &api::MoveProcess { pid: None, domain: domain.to_owned() })?;
-        if rest.cpu.is_none() {
-            return Ok(api::Ran::default());
-        }
-        let outcome = self.run(caller, rest);
+        let outcome = if rest.cpu.is_some() { self.run(caller, rest) } else { Ok(api::Ran::default()) };
         if outcome.is_err() && caller.is_alive() {
             self.put_back(caller.pid, &from);
         }
-        outcome
+        outcome.map(|ran| api::Ran { served_first: self.is_served_first(domain).then_some(true), ..ran })
     }
 
     pub(crate) fn complain(

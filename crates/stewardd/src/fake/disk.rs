@@ -22,9 +22,16 @@ struct State {
     failed: bool,
     /// What came of the last one beside that.
     outcome: Outcome,
+    /// How often counting began.
+    begun: usize,
 }
 
 impl FakeDisk {
+    /// How often somebody began to count what disks do.
+    pub fn times_begun(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).begun
+    }
+
     /// What was wanted last, and whose priority was to be taken back in all.
     pub fn wanted(&self) -> Wanted {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,6 +90,7 @@ impl Knobs for FakeDisk {
     }
 
     fn count(&self) -> Result<Box<dyn Counts>, String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).begun += 1;
         match self.counted() {
             None => Err("nobody counts here".to_owned()),
             Some(_) => Ok(Box::new(self.clone())),

@@ -315,6 +315,22 @@ fn whoever_is_in_a_cgroup_that_a_program_has_made_below_its_domain_comes_first_a
     assert_eq!(wanted.first_by_weight, marked.collect());
 }
 
+#[test]
+fn whoever_runs_in_a_domain_is_told_whether_it_comes_first_there() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let mut client = daemon.client();
+    for (domain, io) in [("desk", Some(IoClass::Interactive)), ("desk/shelf", None), ("batch", None)] {
+        client.call(&create(domain, io, None)).expect("made");
+    }
+    for (domain, served_first) in [("desk", Some(true)), ("desk/shelf", Some(true)), ("batch", None)] {
+        let run = api::Run { domain: Some(domain.into()), ..api::Run::default() };
+        assert_eq!(client.call(&run).expect("root may").served_first, served_first, "{domain}");
+    }
+    let own = api::Run { io: Some(IoClass::Interactive), ..api::Run::default() };
+    assert_eq!(client.call(&own).expect("root may").served_first, Some(true));
+}
+
 /// A machine with a disk that is to have the elevator that knows weights.
 fn with_a_disk_that_rotates() -> Machine {
     let mut machine = Machine::new();
@@ -585,6 +601,10 @@ fn what_requests_take_is_counted_once_somebody_asks() {
     let key = Key { cgroup_id: id, disk: 8 << 20, ..Key::default() };
     let account = Account { device_ns: 400_000_000, latencies, max_ns: 10_000_000 };
     machine.disk.set_counted(Reading { accounts: vec![(key, account)], ..Reading::default() });
+    // Whoever starts a program there does not ask.
+    client.call(&api::Run { domain: Some("batch".into()), ..api::Run::default() }).expect("root may");
+    (0..1000).for_each(|_| drop(daemon.status()));
+    assert_eq!(machine.disk.times_begun(), 0);
     let shown = (0..100_000).find_map(|_| {
         let shown = client.call(&api::ShowDomain { domain: Some("batch".into()), pid: None });
         shown.expect("it is there").domain.disk_minute
