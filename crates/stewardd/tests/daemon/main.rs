@@ -10,6 +10,7 @@ mod availability;
 mod clients;
 mod control_files;
 mod disk;
+mod disk_of_users;
 mod domains;
 mod forecasts;
 mod fuzz_harness;
