@@ -192,6 +192,11 @@ fn request(arguments: &RunArguments) -> Result<api::Run, String> {
     if let Some(row) = &arguments.spec {
         let spec = spec::parse_row(row).map_err(|problem| problem.to_string())?;
         let reservation = spec.reservation.ok_or("the row is best-effort: there is nothing to reserve")?;
+        if spec.io_priority.is_some() {
+            return Err(
+                "io_priority counts in a file of specifications only; leave out the number after io".into()
+            );
+        }
         return Ok(api::Run {
             cpu: Some(to_api(reservation)),
             inherit: Some(spec.inherit),
@@ -318,6 +323,9 @@ mod tests {
         assert_eq!((asked.inherit, asked.revocable), (Some(true), Some(true)));
         assert_eq!((asked.io, asked.protect), (Some(api::IoClass::Interactive), Some(600_000_000_000)));
         assert!(asked.needs_domain());
+        let line = ["run", "--spec", "/usr/bin/vi:Iact:5:30:IR:10:interactive/2", "true"];
+        let line = Line::try_parse_from(line).expect("it can be read");
+        assert!(request(&line.run).is_err_and(|why| why.contains("io_priority")));
         for row in ["/usr/bin/vi:Iact:5:30:IR:-:-", "/usr/bin/vi:Iact:5:30:IR:-:normal"] {
             assert!(!of_row(row).needs_domain(), "{row}");
         }

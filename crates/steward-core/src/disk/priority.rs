@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Class;
 
 /// Levels go from 0, the highest, to this.
-const LEVEL_MAX: u8 = 7;
+pub const LEVEL_MAX: u8 = 7;
 /// The level of an interactive program without a reservation of CPU time.
 const LEVEL_USUAL: u8 = 4;
 /// The first period that is not of the highest level any more; each level below is for twice as long, in nanoseconds.
@@ -64,14 +64,16 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// What a program of this class has; `period_ns` is that of its reservation of CPU time: the shorter, the sooner.
-    /// `None` where Steward leaves it alone.
+    /// What a program of this class has that is served first; `level` says how soon among those that are, 0 to 7, or
+    /// else `period_ns`, that of its reservation of CPU time: the shorter, the sooner. `None` where Steward leaves it
+    /// alone.
     ///
     /// What is in the background is the last among all others, and not idle: an idle program that is writing may hold
     /// what the file system's journal waits for, and so would everybody.
-    pub fn of(class: Class, period_ns: Option<u64>) -> Option<Self> {
+    pub fn of(class: Class, level: Option<u8>, period_ns: Option<u64>) -> Option<Self> {
+        let by_period = || period_ns.map_or(LEVEL_USUAL, level_of_period);
         match class {
-            Class::Interactive => Some(Priority::RealTime(period_ns.map_or(LEVEL_USUAL, level))),
+            Class::Interactive => Some(Priority::RealTime(level.unwrap_or_else(by_period).min(LEVEL_MAX))),
             Class::Normal => None,
             Class::Background => Some(Priority::LAST),
         }
@@ -144,7 +146,7 @@ impl fmt::Display for Priority {
 }
 
 /// The level that goes with a period.
-fn level(period_ns: u64) -> u8 {
+fn level_of_period(period_ns: u64) -> u8 {
     let doublings = (period_ns / HIGHEST_BELOW_NS).checked_ilog2().map_or(0, |exponent| exponent + 1);
     doublings.min(u32::from(LEVEL_MAX)) as u8
 }
@@ -156,15 +158,16 @@ mod tests {
 
     #[test]
     fn a_shorter_period_is_served_sooner_and_background_last_without_being_idle() {
-        let of = |period_ms: u64| Priority::of(Class::Interactive, Some(period_ms * 1_000_000));
+        let of = |period_ms: u64| Priority::of(Class::Interactive, None, Some(period_ms * 1_000_000));
         for (period_ms, level) in
             [(1, 0), (9, 0), (10, 1), (19, 1), (20, 2), (30, 2), (40, 3), (100, 4), (10_000, 7)]
         {
             assert_eq!(of(period_ms), Some(Priority::RealTime(level)), "{period_ms} ms");
         }
-        assert_eq!(Priority::of(Class::Interactive, None), Some(Priority::RealTime(LEVEL_USUAL)));
-        assert_eq!(Priority::of(Class::Normal, Some(1)), None);
-        assert_eq!(Priority::of(Class::Background, None), Some(Priority::BestEffort(7)));
+        assert_eq!(Priority::of(Class::Interactive, None, None), Some(Priority::RealTime(LEVEL_USUAL)));
+        assert_eq!(Priority::of(Class::Normal, Some(1), Some(1)), None);
+        assert_eq!(Priority::of(Class::Background, None, None), Some(Priority::BestEffort(7)));
+        assert_eq!(Priority::of(Class::Interactive, Some(6), Some(1)), Some(Priority::RealTime(6)));
     }
 
     #[test]
@@ -198,7 +201,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_longer_period_is_never_served_before_a_shorter_one(one in 1_u64..1 << 50, more in 0_u64..1 << 50) {
-            let of = |period_ns| Priority::of(Class::Interactive, Some(period_ns));
+            let of = |period_ns| Priority::of(Class::Interactive, None, Some(period_ns));
             prop_assert!(of(one) <= of(one + more));
         }
     }

@@ -170,6 +170,9 @@ pub struct Spec {
     pub memory_max: Option<u64>,
     /// How soon its disk requests are served; `None` lets Steward choose.
     pub io: Option<disk::Class>,
+    /// Among those whose disk requests are served first, how soon these are: 0 to 7, 0 first; `None` goes by the
+    /// period.
+    pub io_priority: Option<u8>,
     /// Disk time reserved, a fraction of what the domain that it runs in has.
     pub disk: Option<f64>,
     /// The most that it may read and write.
@@ -245,6 +248,14 @@ impl Fault {
     }
 }
 
+/// How soon requests are served among those that are served first, held to what the kernel knows.
+pub(super) fn io_priority(level: u8) -> Result<u8, Fault> {
+    let fault = || {
+        Fault::new("io_priority", "io_priority is no number from 0 to 7", "0 is served first, 7 last of them")
+    };
+    Some(level).filter(|level| *level <= disk::priority::LEVEL_MAX).ok_or_else(fault)
+}
+
 /// A specification as written, before the rules are applied: what was left out is `None`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draft {
@@ -258,6 +269,7 @@ pub(super) struct Draft {
     pub(super) memory_min: Option<u64>,
     pub(super) memory_max: Option<u64>,
     pub(super) io: Option<disk::Class>,
+    pub(super) io_priority: Option<u8>,
     pub(super) disk: Option<f64>,
     pub(super) io_max: Option<disk::Limit>,
 }
@@ -291,6 +303,7 @@ impl Draft {
                 memory_min: self.memory_min,
                 memory_max: self.memory_max,
                 io: self.io,
+                io_priority: self.io_priority,
                 disk: self.disk,
                 io_max: self.io_max,
                 origin,
@@ -338,6 +351,20 @@ impl Draft {
     }
 
     fn check_disk(&self, faults: &mut Vec<Fault>) {
+        if self.io_priority.is_some() && self.io != Some(disk::Class::Interactive) {
+            faults.push(Fault::new(
+                "io_priority",
+                "io_priority says how soon one is served among those that are served first, which this program is not",
+                "leave out io_priority, or add io = \"interactive\"",
+            ));
+        }
+        if self.io_priority.is_some() && matches!(self.path, Some(SpecPath::KernelThread(_))) {
+            faults.push(Fault::new(
+                "io_priority",
+                "a kernel thread that is served first is so before all others, who wait for it",
+                "leave out io_priority",
+            ));
+        }
         if self.io_max.is_some() && matches!(self.path, Some(SpecPath::KernelThread(_))) {
             faults.push(Fault::new(
                 "io_max",

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::row::{Class, Draft, Fault, Spec, read_path};
+use super::row::{Class, Draft, Fault, Spec, io_priority, read_path};
 use super::set::{ParsedFile, reject_duplicates};
 use crate::cpu::reservation::Reservation;
 use crate::disk;
@@ -64,6 +64,7 @@ fn read_draft(row: &str) -> Result<Draft, Fault> {
     let class = read_class(class)?;
     let flags = read_flags(flags)?;
     let interactive = class == Class::Interactive;
+    let (io, io_priority) = read_io(io)?;
     Ok(Draft {
         path: Some(read_path(path)?),
         class: Some(class),
@@ -71,7 +72,8 @@ fn read_draft(row: &str) -> Result<Draft, Fault> {
         inherit: Some(flags.0),
         revocable: (interactive || flags.1).then_some(flags.1),
         protect_ns: read_protection(protect)?,
-        io: read_io(io)?,
+        io,
+        io_priority,
         ..Draft::default()
     })
 }
@@ -132,11 +134,15 @@ fn read_protection(field: &str) -> Result<Option<u64>, Fault> {
     parse_duration(&with_unit).map(Some).map_err(fault)
 }
 
-fn read_io(field: &str) -> Result<Option<disk::Class>, Fault> {
-    let Some(word) = given(field) else { return Ok(None) };
+/// The class, and after a slash how soon requests are served among those that are served first.
+fn read_io(field: &str) -> Result<(Option<disk::Class>, Option<u8>), Fault> {
+    let Some(given) = given(field) else { return Ok((None, None)) };
+    let (word, level) = given.split_once('/').map_or((given, None), |(word, level)| (word, Some(level)));
     let fault =
         || Fault::new("io", format!("there is no I/O class \"{word}\""), suggest(word, &disk::Class::NAMES));
-    disk::Class::from_name(word).map(Some).ok_or_else(fault)
+    let class = disk::Class::from_name(word).ok_or_else(fault)?;
+    let level = level.map(|level| io_priority(level.parse().unwrap_or(u8::MAX))).transpose()?;
+    Ok((Some(class), level))
 }
 
 /// Writes a specification in the one-line form, which [`parse_row`] reads back. Memory sizes, disk time, limits, the
@@ -169,7 +175,8 @@ pub fn format_row(spec: &Spec) -> String {
             }
         },
     );
-    let io = spec.io.map_or_else(|| "-".to_owned(), |io| io.to_string());
+    let level = spec.io_priority.map(|level| format!("/{level}")).unwrap_or_default();
+    let io = spec.io.map_or_else(|| "-".to_owned(), |io| format!("{io}{level}"));
     let path = String::from(spec.path.clone());
     format!("{path}:{class}:{budget}:{period}:{flags}:{protect}:{io}")
 }

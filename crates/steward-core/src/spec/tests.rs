@@ -29,7 +29,7 @@ fn program(path: &str) -> SpecPath {
 fn a_full_row_is_read() {
     let parsed = parse(
         "[[spec]]\npath = \"/usr/bin/mplayer\"\nclass = \"interactive\"\ncpu = \"5ms/30ms\"\ninherit = true\n\
-         revocable = false\nuser = \"alice\"\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"background\"\ndisk = \"20%\"\nio_max = \"10M/s,100/s\"\n",
+         revocable = false\nuser = \"alice\"\nprotect = \"30min\"\nmemory_min = \"64M\"\nmemory_max = \"1G\"\nio = \"interactive\"\nio_priority = 6\ndisk = \"20%\"\nio_max = \"10M/s,100/s\"\n",
     );
     assert_eq!(messages(&parsed), "");
     assert_eq!(
@@ -44,7 +44,8 @@ fn a_full_row_is_read() {
             protect: Some(Duration::from_secs(1800)),
             memory_min: Some(64 << 20),
             memory_max: Some(1 << 30),
-            io: Some(disk::Class::Background),
+            io: Some(disk::Class::Interactive),
+            io_priority: Some(6),
             disk: Some(0.2),
             io_max: Some(disk::Limit { bytes_per_second: Some(10 << 20), requests_per_second: Some(100) }),
             origin: Origin::at(Path::new("my.toml"), 1),
@@ -280,6 +281,29 @@ fn a_reservation_that_no_idle_cpu_would_admit_is_noted() {
 }
 
 #[test]
+fn how_soon_one_is_served_among_the_first_is_a_level_for_those_who_are_served_first() {
+    let parsed = parse(
+        "[[spec]]\npath = \"/bin/a\"\ncpu = \"5ms/30ms\"\nio = \"interactive\"\nio_priority = 8\n\
+         [[spec]]\npath = \"/bin/b\"\ncpu = \"5ms/30ms\"\nio_priority = 2\n\
+         [[spec]]\npath = \"/bin/c\"\ncpu = \"5ms/30ms\"\nio = \"interactive\"\nio_priority = 1.5\n\
+         [[spec]]\npath = \"[kworker]\"\ncpu = \"5ms/30ms\"\nio = \"interactive\"\nio_priority = 1\n\
+         [[spec]]\npath = \"/bin/d\"\ncpu = \"5ms/30ms\"\nio = \"interactive\"\nio_priority = 0\n",
+    );
+    insta::assert_snapshot!(messages(&parsed), @r#"
+    my.toml:5: /bin/a: io_priority is no number from 0 to 7; 0 is served first, 7 last of them
+    my.toml:9: /bin/b: io_priority says how soon one is served among those that are served first, which this program is not; leave out io_priority, or add io = "interactive"
+    my.toml:14: /bin/c: io_priority is no number from 0 to 7; 0 is served first, 7 last of them
+    my.toml:19: [kworker]: a kernel thread that is served first is so before all others, who wait for it; leave out io_priority
+    "#);
+    assert_eq!(parsed.specs.iter().map(|spec| spec.io_priority).collect::<Vec<_>>(), [Some(0)]);
+    let row = |io: &str| parse_row(&format!("/bin/a:Iact:5:30:-:-:{io}"));
+    assert_eq!(row("interactive/7").map(|spec| spec.io_priority), Ok(Some(7)));
+    for wrong in ["interactive/8", "interactive/", "interactive/-1", "normal/1"] {
+        assert!(row(wrong).is_err_and(|problem| problem.to_string().contains("io_priority")), "{wrong}");
+    }
+}
+
+#[test]
 fn who_is_to_be_served_first_without_a_reservation_is_told_that_this_has_no_effect() {
     let parsed = parse(
         "[[spec]]\npath = \"/bin/a\"\nio = \"interactive\"\n\
@@ -338,6 +362,7 @@ prop_compose! {
         io in proptest::option::of(prop_oneof![
             Just(disk::Class::Interactive), Just(disk::Class::Normal), Just(disk::Class::Background)
         ]),
+        level in proptest::option::of(0..=7_u8),
     ) -> Spec {
         let interactive = reservation.is_some();
         let kernel_thread = matches!(path, SpecPath::KernelThread(_));
@@ -352,6 +377,7 @@ prop_compose! {
             memory_min: None,
             memory_max: None,
             io,
+            io_priority: level.filter(|_| io == Some(disk::Class::Interactive) && !kernel_thread),
             disk: None,
             io_max: None,
             origin: Origin::command_line(),

@@ -14,7 +14,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::row::{Class, Draft, Fault, Spec, SpecPath, read_path, read_user};
+use super::row::{Class, Draft, Fault, Spec, SpecPath, io_priority, read_path, read_user};
 use super::set::{ParsedFile, reject_duplicates};
 use crate::disk;
 use crate::last_good::{About, Mistake};
@@ -24,7 +24,7 @@ use crate::quantity::{
 use crate::toml_reader::{Reader, Value, lookup, suggest};
 
 /// The keys of a row.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "path",
     "class",
     "cpu",
@@ -35,6 +35,7 @@ const KEYS: [&str; 12] = [
     "memory_min",
     "memory_max",
     "io",
+    "io_priority",
     "disk",
     "io_max",
 ];
@@ -118,6 +119,7 @@ fn read_row<'a>(reader: &mut Reader<'a>, row: &Value<'a>) -> Option<Spec> {
         io: cells.text("io", "interactive", |word| {
             disk::Class::from_name(word).ok_or_else(|| unknown_word("io", word, &disk::Class::NAMES))
         }),
+        io_priority: cells.io_priority(),
         disk: cells.text("disk", "20%", |text| {
             let advice = "give a part of the disk's time, as in disk = \"20%\"";
             parse_fraction(text).map_err(|what| Fault::new("disk", format!("disk: {what}"), advice))
@@ -151,6 +153,15 @@ impl Cells<'_, '_, '_> {
     ) -> Option<T> {
         let text: Spanned<String> = self.reader.string(self.table, key, example)?;
         convert(text.get_ref()).map_err(|fault| self.fault(&fault)).ok()
+    }
+
+    /// Reads how soon requests are served among those that are served first.
+    fn io_priority(&mut self) -> Option<u8> {
+        let number = self.reader.number(self.table, "io_priority", "2")?;
+        let level =
+            Some(*number.get_ref()).filter(|number| number.fract() == 0.0).map(|number| number as i64);
+        let read = level.and_then(|level| u8::try_from(level).ok()).map(io_priority);
+        read.unwrap_or_else(|| io_priority(u8::MAX)).map_err(|fault| self.fault(&fault)).ok()
     }
 
     /// Records a fault at the line of its key, or of the row if the row lacks the key; names the program.
@@ -207,6 +218,9 @@ fn row_to_toml(spec: &Spec) -> String {
     }
     if let Some(io) = spec.io {
         line("io", quoted(io.to_string()));
+    }
+    if let Some(level) = spec.io_priority {
+        line("io_priority", level.to_string());
     }
     if let Some(disk) = spec.disk {
         // As few digits as read back the same.

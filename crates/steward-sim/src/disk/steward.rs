@@ -312,7 +312,7 @@ fn seen(tree: Option<&Tree>, cgroups: &[CgroupSpec], threads: &[Thread<'_>], has
     for thread in threads {
         let id = task(thread.tid);
         seen.processes.insert(id, pid_of(thread.process));
-        let own = thread.program.class.and_then(|class| Priority::of(class, thread.program.period_ns));
+        let own = thread.program.class.and_then(|class| Priority::of(class, None, thread.program.period_ns));
         match own {
             Some(priority) if thread.program.period_ns.is_some() => _ = seen.programs.insert(id, priority),
             Some(priority @ Priority::BestEffort(_)) => _ = seen.background.insert(id, priority),
@@ -321,7 +321,7 @@ fn seen(tree: Option<&Tree>, cgroups: &[CgroupSpec], threads: &[Thread<'_>], has
         let class = thread.program.cgroup.map(|place| cgroups[place].path.as_str());
         let class = class.zip(tree).filter(|(path, _)| path.starts_with(MADE));
         if class.is_some_and(|(path, tree)| shares::class_of(tree, path) == Class::Interactive) {
-            seen.domains.extend(Priority::of(Class::Interactive, None).map(|priority| (id, priority)));
+            seen.domains.extend(Priority::of(Class::Interactive, None, None).map(|priority| (id, priority)));
         }
     }
     seen

@@ -586,6 +586,7 @@ fn specification(path: &Path, cpu: Reservation, inherit: bool) -> String {
         memory_max: None,
         io: None,
         disk: None,
+        io_priority: None,
         io_max: None,
         origin: Origin::command_line(),
     }])

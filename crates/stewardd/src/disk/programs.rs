@@ -152,13 +152,13 @@ impl Daemon {
         for task in &snapshot.tasks {
             let (ids, loaded) = (&self.ids, &self.loaded);
             let look_up = || {
-                ids.name(task.grant.spec_id).and_then(|name| loaded.by_name(name)).and_then(|spec| spec.io)
+                let spec = ids.name(task.grant.spec_id).and_then(|name| loaded.by_name(name))?;
+                Some((spec.io?, spec.io_priority))
             };
-            let class = *self.disk.classes.entry(task.grant.spec_id).or_insert_with(look_up);
+            let wanted = *self.disk.classes.entry(task.grant.spec_id).or_insert_with(look_up);
             let period_ns = task.grant.reservation.period_ns;
-            let Some(priority) = class.and_then(|class| Priority::of(class, Some(period_ns))) else {
-                continue;
-            };
+            let priority = wanted.and_then(|(class, level)| Priority::of(class, level, Some(period_ns)));
+            let Some(priority) = priority else { continue };
             let Ok(stat) = process::stat(task.tid, &self.options.roots) else { continue };
             if !tells_who_starts_what && !stat.is_kernel_thread() {
                 continue;
@@ -176,6 +176,6 @@ impl Daemon {
     /// A program runs of which a specification may say that it is in the background.
     pub(crate) fn note_background(&mut self, matched: &Matched) {
         let spec = self.loaded.by_name(&matched.spec).filter(|spec| is_in_background(spec));
-        self.disk.note_background(matched.process, spec.and_then(|spec| Priority::of(spec.io?, None)));
+        self.disk.note_background(matched.process, spec.and_then(|spec| Priority::of(spec.io?, None, None)));
     }
 }

@@ -105,7 +105,7 @@ pub(crate) struct Disk {
     /// What disks had done at the last look, and when.
     done: (u64, BTreeMap<String, DiskUsage>),
     /// What specifications say, by the number that tasks know them by.
-    pub(super) classes: BTreeMap<u32, Option<Class>>,
+    pub(super) classes: BTreeMap<u32, Option<(Class, Option<u8>)>>,
     /// What is known of disks, and what of it was lost.
     pub(super) known: Known,
     pub(super) lost_calibrations: Option<String>,

@@ -66,6 +66,20 @@ fn an_interactive_programs_requests_come_first_as_long_as_its_specification_says
 }
 
 #[test]
+fn a_specification_may_say_how_soon_one_is_served_among_the_first() {
+    let machine = Machine::new();
+    let editor = machine.program("editor");
+    let row = |more: &str| row(&editor, "5ms/30ms") + "io = \"interactive\"\n" + more;
+    machine.write_specs("a.toml", &row("io_priority = 6\n"));
+    let editing = Sleeper::start(&editor);
+    let daemon = machine.start();
+    until(&machine, &daemon, |wanted| priority_of(wanted, editing.pid()) == Some(Priority::RealTime(6)));
+    machine.write_specs("a.toml", &row(""));
+    daemon.client().call(&api::Reload {}).expect("root may");
+    until(&machine, &daemon, |wanted| priority_of(wanted, editing.pid()) == Some(Priority::RealTime(2)));
+}
+
+#[test]
 fn what_is_in_the_background_is_served_last_whenever_it_comes_and_for_it_alone_no_disk_is_ordered() {
     let machine = Machine::new();
     let indexer = machine.program("indexer");
