@@ -62,6 +62,18 @@ fn the_largest_of_those_that_do_not_fit_is_demoted_whole_and_what_others_read_fi
             let expected = ["large not", "middle not", "middle protected", "large protected"];
             assert_eq!(of_others.collect::<Vec<_>>(), expected);
         }),
+        (
+            "who-takes-all-of-it-at-once-has-those-that-fit-kept-a-little-later-and-nothing-swapped-meanwhile",
+            &|| {
+                let [large, middle, small] = kept("once");
+                assert!(
+                    large[0] == 0 && middle[0] >= middle[1] && small[0] >= small[1],
+                    "{}",
+                    told.text("once")
+                );
+                assert!(middle[2] == 0 && small[2] == 0, "{}", told.text("once"));
+            },
+        ),
         ("a-file-that-another-cgroup-read-first-is-held-and-not-taken-from-that-one", &|| {
             let (shared, reclaimed) = (told.text("shared"), told.text("reclaimed"));
             assert!(figure(&shared.replace(" MiB", ""), "held ") >= 23, "{shared}");

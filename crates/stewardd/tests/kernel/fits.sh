@@ -23,8 +23,17 @@ all() {
 # Programs whose working sets are such parts of what there is, in percent: two fit, and three do not.
 room=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024))
 holds() { # holds NAME PERCENT: has a protected program of its own hold so much
-    steward domain create $1 --protect=10min --keep >/dev/null
+    steward domain create $1 --protect=10min --keep >/dev/null 2>&1
     steward run --domain $1 -- keystrokes --anonymous-mb $((room * $2 / 100)) --keys 0 &
+}
+# The same in thirds, each a second after the other: who takes all of it within a moment has everybody's protection
+# dropped, before any use is known.
+grows() { # grows NAME PERCENT
+    steward domain create $1 --protect=10min --keep >/dev/null
+    for third in 1 2 3; do
+        steward run --domain $1 -- keystrokes --anonymous-mb $((room * $2 / 300 + 1)) --keys 0 &
+        sleep 1
+    done
 }
 is_kept() { [ $(minimum_mib $1) -ge $((room * $2 / 100)) ]; }
 end() { # end NAME
@@ -39,7 +48,7 @@ wait_for 'is_kept large 42 && is_kept middle 35'
 all
 section larger
 # With a third one, not all fit.
-holds small 27
+grows small 27
 wait_for 'is_kept small 27 && [ $(minimum_mib large) = 0 ]'
 all
 told
@@ -73,6 +82,16 @@ told
 steward events | grep 'is protected again'
 end large
 end middle
+section once
+# A third one takes all of it within a moment.
+for name in large middle small; do wait_for "[ ! -s $cgroups/steward.$name/cgroup.procs ]"; done
+holds large 42
+holds middle 35
+wait_for 'is_kept large 42 && is_kept middle 35'
+holds small 27
+wait_for 'is_kept small 27 && is_kept middle 35 && [ $(minimum_mib large) = 0 ]'
+all
+for name in large middle small; do end $name; done
 
 section shared
 # A file that another cgroup reads first, and a protected program maps.
