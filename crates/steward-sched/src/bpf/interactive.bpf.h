@@ -122,11 +122,12 @@ static __always_inline void expect_interactive(u32 cpu)
 static __always_inline bool waker_goes_on(struct cpu_run *run, u32 cpu)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
-	u64 end_ns = run->budget_end_ns;
+	u64 now_ns = bpf_ktime_get_ns();
 
 	if (!(waker->flags & PF_WQ_WORKER) || cpu != bpf_get_smp_processor_id() || !run->domain)
 		return false;
-	if (!end_ns || clock_before(bpf_ktime_get_ns() + WAKER_GOES_ON_NS, end_ns))
+	/* Where what was watched is over and the thread was let go on, nothing is to come any more. */
+	if (!edf_timer_serves(run->budget_end_ns, now_ns, now_ns + WAKER_GOES_ON_NS))
 		watch_budget(run, cpu, WAKER_GOES_ON_NS);
 	return true;
 }
