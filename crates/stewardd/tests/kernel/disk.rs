@@ -201,23 +201,6 @@ fn a_save_that_nobody_asked_anything_for_waits_no_longer_than_without_steward() 
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
-fn who_saves_with_a_reservation_is_not_run_for_each_page_that_has_reached_the_disk() {
-    let told = Transcript::with_timed_disk(counted(760), include_str!("disk-waker.sh"));
-    let sleeps = |section: &str| {
-        let text = told.text(section);
-        println!("{section}: {}", text.replace('\n', " "));
-        assert!(figure(&text, "saves") >= 15, "{text}");
-        figure(&text, "sleeps")
-    };
-    let (plain, reserved, first) = (sleeps("plain"), sleeps("reserved"), sleeps("first"));
-    check(&[("the-thread-that-ends-a-request-goes-on-to-its-end", &|| {
-        // Twice as many where it is preempted by each of its wake-ups.
-        assert!(10 * reserved.max(first) <= 12 * plain, "{reserved} and {first} beside {plain}");
-    })]);
-}
-
-#[test]
-#[ignore = "boots the lab's machine: make test-kernel"]
 fn alone_an_interactive_program_of_several_threads_has_the_whole_disk() {
     let told = Transcript::with_timed_disk(counted(700), include_str!("disk-alone.sh"));
     let pages = |section: &str| {
