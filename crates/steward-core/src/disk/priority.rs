@@ -73,7 +73,7 @@ impl Priority {
     pub fn of(class: Class, level: Option<u8>, period_ns: Option<u64>) -> Option<Self> {
         let by_period = || period_ns.map_or(LEVEL_USUAL, level_of_period);
         match class {
-            Class::Interactive => Some(Priority::RealTime(level.unwrap_or_else(by_period).min(LEVEL_MAX))),
+            Class::Interactive => Some(Priority::RealTime(level.unwrap_or_else(by_period))),
             Class::Normal => None,
             Class::Background => Some(Priority::LAST),
         }

@@ -248,12 +248,12 @@ impl Fault {
     }
 }
 
-/// How soon requests are served among those that are served first, held to what the kernel knows.
-pub(super) fn io_priority(level: u8) -> Result<u8, Fault> {
-    let fault = || {
+/// How soon requests are served among those that are served first, held to what the kernel knows; `None` is no such
+/// number.
+pub(super) fn io_priority(level: Option<u8>) -> Result<u8, Fault> {
+    level.filter(|level| *level <= disk::priority::LEVEL_MAX).ok_or_else(|| {
         Fault::new("io_priority", "io_priority is no number from 0 to 7", "0 is served first, 7 last of them")
-    };
-    Some(level).filter(|level| *level <= disk::priority::LEVEL_MAX).ok_or_else(fault)
+    })
 }
 
 /// A specification as written, before the rules are applied: what was left out is `None`.
@@ -358,26 +358,31 @@ impl Draft {
                 "leave out io_priority, or add io = \"interactive\"",
             ));
         }
-        if self.io_priority.is_some() && matches!(self.path, Some(SpecPath::KernelThread(_))) {
-            faults.push(Fault::new(
+        let of_kernel_threads = [
+            (
                 "io_priority",
+                self.io_priority.is_some(),
                 "a kernel thread that is served first is so before all others, who wait for it",
                 "leave out io_priority",
-            ));
-        }
-        if self.io_max.is_some() && matches!(self.path, Some(SpecPath::KernelThread(_))) {
-            faults.push(Fault::new(
+            ),
+            (
                 "io_max",
+                self.io_max.is_some(),
                 "a kernel thread works for others, who would wait for what is held back of it",
                 "leave out io_max",
-            ));
-        }
-        if self.disk.is_some() && matches!(self.path, Some(SpecPath::KernelThread(_))) {
-            faults.push(Fault::new(
+            ),
+            (
                 "disk",
+                self.disk.is_some(),
                 "a kernel thread works for others, and has no disk time of its own",
                 "leave out disk; io = \"interactive\" has its requests served first",
-            ));
+            ),
+        ];
+        let is_kernel_thread = matches!(self.path, Some(SpecPath::KernelThread(_)));
+        for (key, is_given, what, advice) in of_kernel_threads {
+            if is_kernel_thread && is_given {
+                faults.push(Fault::new(key, what, advice));
+            }
         }
     }
 

@@ -141,7 +141,7 @@ fn read_io(field: &str) -> Result<(Option<disk::Class>, Option<u8>), Fault> {
     let fault =
         || Fault::new("io", format!("there is no I/O class \"{word}\""), suggest(word, &disk::Class::NAMES));
     let class = disk::Class::from_name(word).ok_or_else(fault)?;
-    let level = level.map(|level| io_priority(level.parse().unwrap_or(u8::MAX))).transpose()?;
+    let level = level.map(|level| io_priority(level.parse().ok())).transpose()?;
     Ok((Some(class), level))
 }
 

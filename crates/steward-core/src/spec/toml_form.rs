@@ -157,11 +157,9 @@ impl Cells<'_, '_, '_> {
 
     /// Reads how soon requests are served among those that are served first.
     fn io_priority(&mut self) -> Option<u8> {
-        let number = self.reader.number(self.table, "io_priority", "2")?;
-        let level =
-            Some(*number.get_ref()).filter(|number| number.fract() == 0.0).map(|number| number as i64);
-        let read = level.and_then(|level| u8::try_from(level).ok()).map(io_priority);
-        read.unwrap_or_else(|| io_priority(u8::MAX)).map_err(|fault| self.fault(&fault)).ok()
+        let number = *self.reader.number(self.table, "io_priority", "2")?.get_ref();
+        let is_whole = number.fract() == 0.0 && (0.0..=f64::from(u8::MAX)).contains(&number);
+        io_priority(is_whole.then_some(number as u8)).map_err(|fault| self.fault(&fault)).ok()
     }
 
     /// Records a fault at the line of its key, or of the row if the row lacks the key; names the program.

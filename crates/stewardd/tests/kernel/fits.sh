@@ -22,14 +22,15 @@ all() {
 }
 # Programs whose working sets are such parts of what there is, in percent: two fit, and three do not.
 room=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024))
+made() { [ -d $cgroups/steward.$1 ] || steward domain create $1 --protect=10min --keep >/dev/null; }
 holds() { # holds NAME PERCENT: has a protected program of its own hold so much
-    steward domain create $1 --protect=10min --keep >/dev/null 2>&1
+    made $1
     steward run --domain $1 -- keystrokes --anonymous-mb $((room * $2 / 100)) --keys 0 &
 }
 # The same in thirds, each a second after the other: who takes all of it within a moment has everybody's protection
 # dropped, before any use is known.
 grows() { # grows NAME PERCENT
-    steward domain create $1 --protect=10min --keep >/dev/null
+    made $1
     for third in 1 2 3; do
         steward run --domain $1 -- keystrokes --anonymous-mb $((room * $2 / 300 + 1)) --keys 0 &
         sleep 1
