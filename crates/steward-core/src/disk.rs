@@ -15,6 +15,7 @@
 pub mod calibration;
 mod class;
 pub mod config;
+pub mod contention;
 pub mod cost;
 pub mod device;
 pub mod elevator;

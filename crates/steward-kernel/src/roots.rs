@@ -1,9 +1,13 @@
 //! Where the kernel's file trees are: the real ones, or a directory that stands in for them in a test.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 
 use crate::error::KernelError;
 
@@ -49,9 +53,31 @@ impl Roots {
 /// # Errors
 /// [`KernelError::Read`] with the path.
 pub fn read(path: &Path) -> Result<String, KernelError> {
-    match std::fs::read(path) {
+    match File::open(path).and_then(|file| read_all(&file)) {
         Ok(bytes) => Ok(text_of(bytes)),
         Err(source) => Err(KernelError::Read { path: path.into(), source }),
+    }
+}
+
+/// How much room there is for what is read of a file at first; few have more.
+const PIECE_BYTES: usize = 4096;
+
+/// All that a file of the kernel's has from where it stands. These have no size that could be asked for before, as the
+/// standard library does: without, a small one takes two calls.
+///
+/// # Errors
+/// What the kernel said.
+pub(crate) fn read_all(file: &impl AsFd) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(PIECE_BYTES);
+    loop {
+        if bytes.len() == bytes.capacity() {
+            bytes.reserve(bytes.len());
+        }
+        match rustix::io::read(file, spare_capacity(&mut bytes)) {
+            Ok(0) => return Ok(bytes),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
     }
 }
 

@@ -87,6 +87,9 @@ pub struct Options {
     pub own_reservation: Option<Reservation>,
     /// The same for the thread that keeps memory for protected domains.
     pub memory_reservation: Option<Reservation>,
+    /// For how long cgroups go on handing the disk out after the last domain for which they began to, in nanoseconds:
+    /// [`crate::disk::HANDED_OUT_FOR_NS`].
+    pub disk_handed_out_for_ns: u64,
 }
 
 /// Where things stand, as a line.

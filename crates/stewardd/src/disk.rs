@@ -25,3 +25,9 @@ pub(crate) mod programs;
 mod shown;
 pub mod spent;
 pub(crate) mod state;
+
+/// For how long cgroups go on handing the disk out after the last domain for which they began to, in nanoseconds,
+/// unless somebody is to be served first in the one line in which all stand otherwise. Each time a cgroup begins to, or
+/// ceases, the kernel brings nothing to the disk of what was changed below it until its flusher comes round (every 5
+/// s): who changes files is slowed down to a quarter meanwhile (docs/disk.md#domains).
+pub const HANDED_OUT_FOR_NS: u64 = 600_000_000_000;

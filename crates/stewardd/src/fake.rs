@@ -40,6 +40,7 @@ pub fn options(directory: &Path, roots: Roots) -> Options {
         systemd: Some(directory.join("systemd-run")).filter(|program| program.exists()),
         own_reservation: None,
         memory_reservation: None,
+        disk_handed_out_for_ns: 0,
     }
 }
 

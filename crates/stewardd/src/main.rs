@@ -229,6 +229,7 @@ fn options(arguments: &Arguments) -> Options {
         memory_reservation: Some(MEMORY_RESERVATION),
         polkit: PathBuf::from(polkit::PROGRAM),
         systemd: Path::new(scopes::BOOTED).is_dir().then(|| PathBuf::from(scopes::PROGRAM)),
+        disk_handed_out_for_ns: stewardd::disk::HANDED_OUT_FOR_NS,
     }
 }
 

@@ -41,6 +41,14 @@ impl Histogram {
         self.0.iter().sum()
     }
 
+    /// How long all of them took together, in nanoseconds; at most a quarter too long.
+    pub fn sum_ns(&self) -> u64 {
+        let sum = |sum: u64, (step, count): (usize, &u64)| {
+            sum.saturating_add(count.saturating_mul(Self::end_ns(step)))
+        };
+        self.0.iter().enumerate().fold(0, sum)
+    }
+
     /// Adds those of another one.
     pub fn add(&mut self, other: &Histogram) {
         for (own, more) in self.0.iter_mut().zip(&other.0) {

@@ -43,6 +43,9 @@ impl Done {
 /// By cgroup.
 pub type ByCgroup = BTreeMap<u64, Done>;
 
+/// As it is counted.
+pub type ByKey = BTreeMap<Key, Done>;
+
 /// What was counted of each account by a reading: device time in nanoseconds, and how long requests took.
 type Counted = BTreeMap<Key, (u64, Histogram)>;
 
@@ -56,12 +59,12 @@ pub struct Minute {
 }
 
 impl Minute {
-    /// Takes in a reading, and returns what was done since the one before, by cgroup. `is_counted` says of which disks:
-    /// what is done by one that stands for others is done by those again.
-    pub fn add(&mut self, reading: &Reading, is_counted: impl Fn(u32) -> bool) -> ByCgroup {
+    /// Takes in a reading, and returns what was done since the one before. `is_counted` says of which disks: what is
+    /// done by one that stands for others is done by those again.
+    pub fn add(&mut self, reading: &Reading, is_counted: impl Fn(u32) -> bool) -> ByKey {
         let (from_ns, before) = self.before.take().unwrap_or((reading.at_ns, BTreeMap::new()));
         let mut now = BTreeMap::new();
-        let mut new = ByCgroup::new();
+        let mut new = ByKey::new();
         for (key, account) in reading.accounts.iter().filter(|(key, _)| is_counted(key.disk)) {
             now.insert(*key, (account.device_ns, account.latencies.clone()));
             let nothing = (0, Histogram::default());
@@ -70,21 +73,21 @@ impl Minute {
             let max_ns = if latencies.requests() == 0 { 0 } else { account.max_ns };
             let done = Done { device_ns: account.device_ns.saturating_sub(*device_ns), latencies, max_ns };
             if !done.is_nothing() {
-                new.entry(key.cgroup_id).or_default().add(&done);
+                new.insert(*key, done);
             }
         }
         self.before = Some((reading.at_ns, now));
-        self.keep(from_ns, reading.at_ns, &new);
+        self.keep(from_ns, reading.at_ns, by_cgroup(&new));
         new
     }
 
-    fn keep(&mut self, from_ns: u64, to_ns: u64, new: &ByCgroup) {
+    fn keep(&mut self, from_ns: u64, to_ns: u64, new: ByCgroup) {
         match self.slices.back_mut() {
             Some((began_ns, ended_ns, slice)) if to_ns.saturating_sub(*began_ns) <= SLICE_NS => {
                 *ended_ns = to_ns;
-                merge(slice, new);
+                merge(slice, &new);
             }
-            _ => self.slices.push_back((from_ns, to_ns, new.clone())),
+            _ => self.slices.push_back((from_ns, to_ns, new)),
         }
         while self.slices.front().is_some_and(|(_, ended_ns, _)| ended_ns + MINUTE_NS <= to_ns) {
             self.slices.pop_front();
@@ -105,6 +108,15 @@ impl Minute {
         }
         sum
     }
+}
+
+/// What was done for each cgroup, whatever for and on whichever disk.
+pub fn by_cgroup(done: &ByKey) -> ByCgroup {
+    let mut sum = ByCgroup::new();
+    for (key, done) in done {
+        sum.entry(key.cgroup_id).or_default().add(done);
+    }
+    sum
 }
 
 /// Adds what was done for each.
@@ -161,7 +173,7 @@ mod tests {
             let (mut minute, mut so_far, mut sum) = (Minute::default(), 0, ByCgroup::new());
             for (second, more) in (0..).zip(&steps) {
                 so_far += more;
-                merge(&mut sum, &minute.add(&reading(second, so_far, 3_000_000), |_| true));
+                merge(&mut sum, &by_cgroup(&minute.add(&reading(second, so_far, 3_000_000), |_| true)));
             }
             let requests = sum.get(&5).map_or(0, |done| done.latencies.requests());
             prop_assert_eq!(requests, so_far);

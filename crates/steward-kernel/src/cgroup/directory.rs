@@ -9,17 +9,12 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use rustix::buffer::spare_capacity;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
 use steward_core::disk::{Limit, cost};
 
 use super::place;
 use crate::error::KernelError;
-use crate::roots::Roots;
-
-/// How much of a file is read at once, in bytes: most say less.
-const PIECE_BYTES: usize = 4096;
+use crate::roots::{Roots, read_all};
 
 /// Stands between the name of a file and the device whose line in it is meant.
 const OF_DEVICE: char = '@';
@@ -162,21 +157,10 @@ impl CgroupDirectory {
     }
 }
 
-/// What a file of the kernel's says, trimmed. These have no size that could be asked for before.
+/// What a file of the kernel's says, trimmed.
 fn read_text(file: &OwnedFd) -> io::Result<String> {
-    let mut bytes = Vec::with_capacity(PIECE_BYTES);
-    loop {
-        if bytes.len() == bytes.capacity() {
-            bytes.reserve(PIECE_BYTES);
-        }
-        match rustix::io::read(file, spare_capacity(&mut bytes)) {
-            Ok(0) => break,
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    let mut text =
-        String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let mut text = String::from_utf8(read_all(file)?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     text.truncate(text.trim_end().len());
     Ok(text)
 }

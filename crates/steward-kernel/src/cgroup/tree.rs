@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use steward_core::resource::Resource;
 
 use crate::cgroup::processes::Processes;
 use crate::error::KernelError;
-use crate::roots::Roots;
+use crate::roots::{Roots, read_all};
 
 /// The magic number of a unified hierarchy (`CGROUP2_SUPER_MAGIC` of include/uapi/linux/magic.h).
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
@@ -201,15 +201,12 @@ impl CgroupTree {
             for name in ["memory.high", "memory.max"] {
                 let opened = fs::openat(&directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
                 let failed = |source| KernelError::Read { path: PathBuf::from(name), source };
-                let mut text = String::new();
-                match opened {
+                let opened = match opened {
                     // Its parent hands out no memory: what is above is charged.
                     Err(rustix::io::Errno::NOENT) => continue,
-                    opened => File::from(opened.map_err(|errno| failed(errno.into()))?)
-                        .read_to_string(&mut text)
-                        .map_err(failed)?,
+                    opened => opened.map_err(|errno| failed(errno.into()))?,
                 };
-                if text.trim_end() != "max" {
+                if read_all(&opened).map_err(failed)?.trim_ascii_end() != b"max" {
                     return Ok(true);
                 }
             }
@@ -462,9 +459,8 @@ impl CgroupTree {
         let name = file_path(path, file);
         let failed = |source| KernelError::Read { path: self.path.join(&name), source };
         let opened = self.open_below(&name, OFlags::RDONLY).map_err(|errno| failed(errno.into()))?;
-        let mut text = String::new();
-        File::from(opened).read_to_string(&mut text).map_err(failed)?;
-        Ok(text)
+        String::from_utf8(read_all(&opened).map_err(failed)?)
+            .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
     }
 
     fn write(&self, path: &str, file: &str, value: &str) -> Result<(), KernelError> {

@@ -11,8 +11,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use steward_core::disk::contention::Contention;
 use steward_core::disk::ledger::{Key, Reading, Served, Wait};
-use steward_core::disk::minute::{ByCgroup, Minute, merge};
+use steward_core::disk::minute::{ByCgroup, Minute, by_cgroup, merge};
 use steward_core::disk::waits::{Reason, Verdict, judge};
 use steward_kernel::Roots;
 use steward_kernel::disk::devices;
@@ -35,6 +36,8 @@ const JUDGED_MAX: usize = 64;
 /// others forgotten.
 const OVER_MAX: usize = 512;
 const OVER_OF_CGROUP_MAX: usize = 16;
+/// How many bits of a disk's number are the minor.
+const MINOR_BITS: u32 = 20;
 /// Of so many it is counted apart before those are forgotten that make no requests.
 const KEYS_MAX: usize = 1024;
 
@@ -126,6 +129,8 @@ struct Told {
     over: Vec<Judged>,
     /// Who waits now.
     waiting: Vec<Judged>,
+    /// The disks that one cgroup at most wants.
+    free: BTreeSet<u32>,
     lacks: Vec<&'static str>,
     /// Why it does not count.
     problem: Option<String>,
@@ -225,6 +230,14 @@ impl Counting {
         self.had.clone()
     }
 
+    /// The numbers, as in `8:0`, of the disks that one cgroup at most wants; none where that is not known.
+    pub(crate) fn free_disks(&self) -> BTreeSet<String> {
+        let Some(running) = &self.running else { return BTreeSet::new() };
+        let told = lock(&running.told);
+        let known = told.free.iter().filter(|_| told.problem.is_none());
+        known.map(|disk| format!("{}:{}", disk >> MINOR_BITS, disk & ((1 << MINOR_BITS) - 1))).collect()
+    }
+
     fn take(&mut self, after_ns: u64) -> Option<News> {
         let mut told = lock(&self.running.as_ref()?.told);
         self.problem = told.problem.clone().or_else(|| {
@@ -294,6 +307,7 @@ struct Work {
     counts: Box<dyn Counts>,
     roots: Roots,
     minute: Minute,
+    contention: Contention,
     lines: VecDeque<Served>,
     /// When it was read last.
     read_at_ns: Option<u64>,
@@ -308,6 +322,7 @@ impl Work {
             counts,
             roots,
             minute: Minute::default(),
+            contention: Contention::default(),
             lines: VecDeque::new(),
             read_at_ns: None,
             known: BTreeSet::new(),
@@ -335,7 +350,9 @@ impl Work {
         let new = self.minute.add(&reading, |disk| !self.for_others.contains(&disk));
         // Of the first, nobody knows since when.
         if let Some(before_ns) = self.read_at_ns.replace(reading.at_ns) {
-            lock(told).had.add(&reading, reading.at_ns.saturating_sub(before_ns));
+            let span_ns = reading.at_ns.saturating_sub(before_ns);
+            lock(told).had.add(&reading, span_ns);
+            self.contention.note(reading.at_ns, span_ns, &new);
         }
         self.lines.extend(std::mem::take(&mut reading.served));
         let too_many = self.lines.len().saturating_sub(LINES_MAX);
@@ -353,7 +370,8 @@ impl Work {
         let mut told = lock(told);
         (told.at_ns, told.seen_ns) = (reading.at_ns, self.minute.seen_ns());
         told.minute = minute;
-        merge(&mut told.new, &new);
+        told.free = self.contention.free(reading.at_ns);
+        merge(&mut told.new, &by_cgroup(&new));
         told.over.append(&mut over);
         // The daemon may not have come to take them for long.
         let too_many = told.over.len().saturating_sub(OVER_MAX);
@@ -403,7 +421,7 @@ fn longest(mut waits: Vec<Wait>) -> impl Iterator<Item = Wait> {
 /// A disk's number as the program has it, from `8:0`.
 fn number(text: &str) -> Option<u32> {
     let (major, minor) = text.split_once(':')?;
-    Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
+    Some(major.parse::<u32>().ok()? << MINOR_BITS | minor.parse::<u32>().ok()?)
 }
 
 #[cfg(test)]

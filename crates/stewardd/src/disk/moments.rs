@@ -217,6 +217,18 @@ impl Moments {
         }
     }
 
+    /// Has the same settings of a disk's elevator be otherwise in another way from now on, if they differ at all.
+    pub(super) fn change(&self, device: &str, moments: &'static [Moment]) {
+        let Targets { roots, waits, all } = &mut *lock(&self.targets);
+        all.retain_mut(|attended| {
+            if attended.device != device {
+                return true;
+            }
+            attended.moments = moments;
+            attended.switch(*waits, roots)
+        });
+    }
+
     /// Has nothing of a device be a matter of moments any more, in whichever state it is.
     pub(super) fn remove_device(&self, name: &str) {
         lock(&self.targets).all.retain(|attended| attended.device != name);
@@ -434,6 +446,29 @@ mod tests {
         assert_eq!(stand.says(), "2000");
         stand.end();
         assert_eq!(stand.call(), steps("0", "2000"));
+    }
+
+    #[test]
+    fn what_is_otherwise_is_so_at_once_where_nobody_waits_and_else_once_nobody_does() {
+        const ALWAYS: &[Moment] = &[Moment { name: "slice_idle_us", waiting: "2000", otherwise: "1000" }];
+        let mut stand = Stand::new();
+        stand.moments.change("sda", ALWAYS);
+        assert_eq!(stand.says(), "2000", "nothing of it is a matter of moments yet");
+        stand.add();
+        assert_eq!(stand.says(), "0");
+        stand.moments.change("sda", ALWAYS);
+        assert_eq!(stand.says(), "1000");
+        stand.moments.change("sdb", IDLING);
+        assert_eq!(stand.call(), steps("1000", "2000"));
+        stand.moments.change("sda", IDLING);
+        assert_eq!(stand.says(), "2000");
+        stand.end();
+        assert_eq!(stand.call(), steps("0", "2000"));
+        stand.end();
+        std::fs::write(&stand.file, "700\n").expect("a file");
+        stand.moments.change("sda", ALWAYS);
+        assert_eq!(stand.says(), "700", "somebody else has chosen");
+        assert!(lock(&stand.moments.targets).all.is_empty());
     }
 
     #[test]

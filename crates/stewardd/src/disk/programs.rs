@@ -77,6 +77,10 @@ impl Daemon {
             false => BTreeMap::new(),
         };
         let lost = self.disk.lost;
+        let free = match domains.has_parts {
+            true => self.disk.counting.free_disks(),
+            false => BTreeSet::new(),
+        };
         let written_freely = self.disks_written_freely(now_ns);
         let wanted = Wanted {
             written_freely,
@@ -88,6 +92,7 @@ impl Daemon {
             of_domains,
             weights,
             has_parts: domains.has_parts,
+            free,
             charged,
             any_charged,
             limits,

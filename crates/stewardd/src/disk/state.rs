@@ -82,6 +82,8 @@ pub(crate) struct Disk {
     first_at_ns: BTreeMap<String, u64>,
     /// The cgroups that hand the disk out because of Steward, by path, with their ids.
     pub(super) handed_out: BTreeMap<String, u64>,
+    /// Since when nobody is there for whom they do.
+    pub(super) handed_out_for_nobody_since_ns: Option<u64>,
     /// What runs in the background without a reservation, as specifications say.
     pub(super) background: BTreeMap<TaskId, Priority>,
     pub(super) plan: Plan,
@@ -138,6 +140,7 @@ impl Disk {
             first: BTreeMap::new(),
             first_at_ns: BTreeMap::new(),
             handed_out: BTreeMap::new(),
+            handed_out_for_nobody_since_ns: None,
             background: BTreeMap::new(),
             plan: Plan::default(),
             swap_disks: None,
@@ -551,6 +554,12 @@ impl Disk {
         }
     }
 
+    /// Whether nobody was there for so long for whom Steward has cgroups hand the disk out.
+    pub(super) fn is_handed_out_for_nobody(&mut self, now_ns: u64, for_ns: u64) -> bool {
+        let since_ns = *self.handed_out_for_nobody_since_ns.get_or_insert(now_ns);
+        !self.handed_out.is_empty() && now_ns >= since_ns.saturating_add(for_ns)
+    }
+
     /// Hands the disk out no longer where Steward has begun to.
     pub(super) fn hand_out_no_longer(&mut self, cgroups: &dyn Cgroups) {
         for (path, id) in std::mem::take(&mut self.handed_out).into_iter().rev() {
@@ -709,6 +718,16 @@ mod tests {
         assert_eq!(after(&mut disk, S), std::slice::from_ref(&other));
         assert_eq!(after(&mut disk, 2 * S - 1), [other]);
         assert!(after(&mut disk, 2 * S).is_empty());
+    }
+
+    #[test]
+    fn the_disk_is_handed_out_for_nobody_once_nobody_was_there_for_so_long() {
+        let mut disk = Disk::new(Arc::new(FakeDisk::default()));
+        assert!(!disk.is_handed_out_for_nobody(0, 0), "it is not handed out");
+        disk.handed_out.insert(String::new(), 1);
+        disk.handed_out_for_nobody_since_ns = None;
+        let is = [(5, 0), (5, 10), (14, 10), (15, 10)].map(|(at, ns)| disk.is_handed_out_for_nobody(at, ns));
+        assert_eq!(is, [true, false, false, true]);
     }
 
     #[test]

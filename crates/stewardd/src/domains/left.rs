@@ -26,8 +26,9 @@ impl Domains {
         let elsewhere: u64 = left.charged.iter().map(|(_, bytes)| *bytes).sum();
         let here = private.bytes.saturating_sub(elsewhere);
         left.charged.push((from, here));
-        // What is charged to the cgroup that it comes to is at home again.
-        left.charged.retain(|(charged_to, bytes)| charged_to != place && *bytes > 0);
+        // What is charged to the cgroup that it comes to is at home again. Nearly all are moved as they start, and are
+        // not looked at again and again for what nobody is told of.
+        left.charged.retain(|(charged_to, bytes)| charged_to != place && *bytes >= WORTH_TELLING_BYTES);
         if let Some(held) = self.held.get_mut(path).filter(|_| !left.charged.is_empty()) {
             held.left.insert(pid, left);
             self.changed = true;

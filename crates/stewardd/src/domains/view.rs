@@ -417,7 +417,8 @@ fn shown_lately(disk::explain::Lately { seen_ns, done }: &disk::explain::Lately)
     }
 }
 
-fn activity(known: &Known) -> api::Activity {
+/// Whether a domain is in use, as the API has it.
+pub(crate) fn activity(known: &Known) -> api::Activity {
     let (standing, [minute, hour, day]) = (&known.standing, known.spans);
     let shown = |at_ns: u64| at_ns / USE_SHOWN_NS * USE_SHOWN_NS;
     api::Activity {

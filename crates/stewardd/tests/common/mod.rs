@@ -40,6 +40,8 @@ pub struct Machine {
     pub caller_uid: Arc<AtomicU32>,
     /// What the memory loop is to have of the CPU.
     pub memory_reservation: Option<Reservation>,
+    /// For how long the disk goes on being handed out for nobody.
+    pub disk_handed_out_for_ns: u64,
 }
 
 /// A daemon that runs. Stops when dropped.
@@ -66,6 +68,7 @@ impl Machine {
             roots: Roots::default(),
             caller_uid: Arc::new(AtomicU32::new(0)),
             memory_reservation: None,
+            disk_handed_out_for_ns: 0,
         }
     }
 
@@ -111,6 +114,7 @@ impl Machine {
     pub fn daemon(&self) -> anyhow::Result<Daemon> {
         let options = Options {
             memory_reservation: self.memory_reservation,
+            disk_handed_out_for_ns: self.disk_handed_out_for_ns,
             ..options(self.directory.path(), self.roots.clone())
         };
         let mut daemon = Daemon::start(

@@ -273,6 +273,25 @@ fn the_disk_is_handed_out_as_long_as_anything_is_set_of_it_and_no_longer() {
 }
 
 #[test]
+fn the_disk_goes_on_being_handed_out_for_a_while_but_not_beside_somebody_who_is_first_in_one_line() {
+    let mut machine = Machine::new();
+    machine.disk_handed_out_for_ns = u64::MAX;
+    // It has no disk that knows weights.
+    machine.roots.sys = machine.path("sys");
+    let daemon = machine.start();
+    daemon.client().call(&create("batch", Some(IoClass::Background), None)).expect("made");
+    let batch = with_process(&machine, &daemon, "batch");
+    until(&machine, &daemon, |_| machine.cgroups.tree().hands_out("", Resource::Disk));
+    drop(batch);
+    until(&machine, &daemon, |wanted| wanted.weights.is_empty() && !wanted.ordered);
+    assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
+    daemon.client().call(&create("desk", Some(IoClass::Interactive), None)).expect("made");
+    let desk = with_process(&machine, &daemon, "desk");
+    until(&machine, &daemon, |_| !machine.cgroups.tree().hands_out("", Resource::Disk));
+    drop(desk);
+}
+
+#[test]
 fn whoever_runs_in_an_interactive_domain_comes_first_and_no_longer_when_it_is_none() {
     let mut machine = Machine::new();
     // It has no disk that knows weights.

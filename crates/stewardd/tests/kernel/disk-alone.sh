@@ -21,3 +21,28 @@ section alone
 steward run --domain desk -- $threads >/tmp/read
 pages
 stop_daemon
+# Domains have parts, of which nobody else wants theirs: the disk is not kept idle for it (docs/disk.md#domains). What
+# was read before is forgotten by then.
+start_daemon --mechanism deadline
+steward domain create half --io-fraction 50% --keep >/dev/null
+steward run --domain half -- sleep 1000 &
+steward run --domain desk -- $threads >/dev/null
+section parts
+steward run --domain desk -- $threads >/tmp/read
+pages
+# The same where nobody is served first.
+steward domain remove desk >/dev/null
+steward domain create third --io-fraction 25% --keep >/dev/null
+section fraction
+steward run --domain third -- $threads >/tmp/read
+pages
+# From when both want it they have their parts.
+section shared
+steward run --domain half -- $threads >/tmp/other &
+steward run --domain third -- $threads >/tmp/read
+wait $!
+pages
+mv /tmp/other /tmp/read
+pages | sed s/pages/others/
+kill %1
+stop_daemon

@@ -19,11 +19,15 @@ compare() {
     echo "second $((($(read_bytes $2) - other) / 4096))"
 }
 
+# Whether the root hands the disk out.
+hands_out() {
+    echo "hands out: $(grep -cw io /sys/fs/cgroup/cgroup.subtree_control)"
+}
+
 # As on a machine where nobody hands the disk out.
 echo -io >/sys/fs/cgroup/cgroup.subtree_control
 section before
 order
-cat /sys/fs/cgroup/cgroup.subtree_control
 start_daemon --mechanism deadline
 steward domain create usual --keep >/dev/null
 steward domain create batch --keep >/dev/null
@@ -62,7 +66,7 @@ wait_for '! is_ordered'
 wait_for '! test -e /sys/fs/cgroup/steward.half/io.bfq.weight'
 section left-by-all
 order
-cat /sys/fs/cgroup/cgroup.subtree_control
+hands_out
 
 # Three that come first by their weights and take all that there is, beside one that does not.
 section first
@@ -147,6 +151,7 @@ weight run-$program
 section stopped
 stop_daemon
 order
+hands_out
 weight run-$program
 start_again
 kill -9 $daemon
@@ -154,5 +159,6 @@ wait $daemon
 section reverted
 try steward revert >/dev/null
 order
+hands_out
 weight run-$program
 kill $program

@@ -72,6 +72,7 @@ saves 90 steward run --domain desk --
 sleep 7
 section left
 settings
-cat /sys/fs/cgroup/cgroup.subtree_control
 kill $others
 stop_daemon
+# The disk goes on being handed out for minutes.
+cat /sys/fs/cgroup/cgroup.subtree_control

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use libsteward::api;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,6 +14,7 @@ use steward_core::memory::audit::Tally;
 
 use super::labels::{OfDomain, Seconds, seconds};
 use crate::daemon::Daemon;
+use crate::domains::view;
 use crate::turn::clock::now_ns;
 
 /// The kernel's word for no user: whom no rule can name.
@@ -35,6 +37,8 @@ pub struct MemoryFigures {
     pub held_back_ns: u64,
     /// What Steward has taken from it.
     pub taken_bytes: u64,
+    /// Whether it is in use; `None` where it is not protected.
+    pub activity: Option<api::Activity>,
     /// What was found about its promise since the daemon started; `None` while nothing is promised.
     pub audit: Option<Tally>,
     /// In how many seconds who took the most memory while its promise was broken, by name; all others by the empty one.
@@ -87,6 +91,7 @@ pub(super) fn describe(registry: &mut Registry, domains: &[Named<'_>]) {
     let help =
         "Time for which tasks of a domain were held back, for taking memory or changing files too fast";
     registry.register_with_unit("memory_held_back", help, Unit::Seconds, held_back);
+    describe_activity(registry, domains);
     describe_audits(registry, domains);
     let blamed = Family::<OfDomainBy, Seconds>::default();
     for (domain, memory) in domains {
@@ -97,6 +102,24 @@ pub(super) fn describe(registry: &mut Registry, domains: &[Named<'_>]) {
     }
     let help = "Seconds in which a promise of memory was broken, by who took the most memory then; nobody's name: others";
     registry.register_with_unit("memory_broken_by", help, Unit::Seconds, blamed);
+}
+
+/// Of those that are protected, whether they are in use.
+fn describe_activity(registry: &mut Registry, domains: &[Named<'_>]) {
+    let (idle, lapsed) = (Family::<OfDomain, Gauge>::default(), Family::<OfDomain, Gauge>::default());
+    let in_use = Family::<OfDomain, Seconds>::default();
+    let watched = domains.iter().filter_map(|(name, memory)| Some((*name, memory.activity.as_ref()?)));
+    for (domain, activity) in watched {
+        idle.get_or_create(&of(domain)).set((activity.idle_ns / 1_000_000_000) as i64);
+        lapsed.get_or_create(&of(domain)).set(i64::from(activity.lapsed));
+        in_use.get_or_create(&of(domain)).inc_by(seconds(activity.used_ns));
+    }
+    let help = "How long ago the last sign was that a protected domain is in use, to ten seconds";
+    registry.register_with_unit("memory_idle", help, Unit::Seconds, idle);
+    let help = "Whether the protection of a domain has lapsed because it is not in use";
+    registry.register("memory_lapsed", help, lapsed);
+    let help = "Time for which a protected domain was in use, to ten seconds";
+    registry.register_with_unit("memory_in_use", help, Unit::Seconds, in_use);
 }
 
 /// Counters of those that are promised something.
@@ -145,14 +168,17 @@ impl Daemon {
     pub(super) fn memory_figures(&self, path: &str, available_bytes: Option<u64>) -> Option<MemoryFigures> {
         let used = self.domains.cgroups().ok()?.memory_use(path)?;
         let cared = self.domains.cared();
+        let held = self.domains.held(path);
+        let activity = held.and_then(|held| self.domains.activity_of(path, held.cgroup_id));
         Some(MemoryFigures {
             used_bytes: used.used_bytes,
             swapped_bytes: used.swapped_bytes,
-            min_bytes: self.domains.held(path).and_then(|held| held.settings.memory.min_bytes),
+            min_bytes: held.and_then(|held| held.settings.memory.min_bytes),
             kept_bytes: cared.kept(path),
             available_bytes,
             held_back_ns: self.memory.lately.held_ns(path),
             taken_bytes: cared.taken(path),
+            activity: activity.map(view::activity),
             audit: self.memory.audit.totals.get(path).copied(),
             broken_by: self.broken_by(path),
         })
@@ -202,7 +228,6 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use libsteward::api;
     use steward_core::authority::{Matrix, parse_rules};
     use steward_kernel::Roots;
     use steward_kernel::cgroup::reading::MemoryUse;

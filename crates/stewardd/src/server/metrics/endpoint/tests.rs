@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
+use libsteward::api;
 use steward_core::cpu::audit::Tally;
 use steward_core::cpu::forecast::Forecast;
 use steward_core::cpu::mechanism::{MechanismKind, Standing};
@@ -38,6 +39,12 @@ fn figures() -> Figures {
         taken_bytes: 9,
         available_bytes: Some(6 << 30),
         held_back_ns: 2_250_000_000,
+        activity: Some(api::Activity {
+            lapsed: true,
+            idle_ns: 1_900_000_000_000,
+            used_ns: 70_000_000_000,
+            ..api::Activity::default()
+        }),
         audit: Some(of_memory),
         broken_by: BTreeMap::from([("batch".to_owned(), 4), (String::new(), 2)]),
         ..MemoryFigures::default()
@@ -142,6 +149,9 @@ fn the_text_keeps_to_the_format_and_has_base_units() {
         (format!("steward_disk_waits_total{{{web},reason=\"journal\"}}"), 2.0),
         (format!("steward_disk_waiting_seconds_total{{{web},reason=\"journal\"}}"), 0.25),
         (format!("steward_disk_dirty_bytes{{{web}}}"), 12_288.0),
+        (format!("steward_memory_idle_seconds{{{web}}}"), 1_900.0),
+        (format!("steward_memory_lapsed{{{web}}}"), 1.0),
+        (format!("steward_memory_in_use_seconds_total{{{web}}}"), 70.0),
     ] {
         assert_eq!(samples.get(&series), Some(&value), "{series} in {samples:#?}");
     }
