@@ -1,6 +1,6 @@
-//! On which disks one cgroup at most wants anything, so that it does not matter whose part is how large: parts of a disk
-//! are not to cost who has it to themselves (Eclipse 1998, section 5.2: the scheduler is bypassed where nobody else
-//! waits).
+//! On which disks one cgroup at most wants anything, so that it does not matter whose part is how large: parts of a
+//! disk are not to cost who has it to themselves (Eclipse 1998, section 5.2: the scheduler is bypassed where nobody
+//! else waits).
 //!
 //! Whoever wants a disk has requests that are not done yet. By how long these took it is known how many there were at a
 //! time (Little's law). Nothing is read here.

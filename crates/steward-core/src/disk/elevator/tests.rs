@@ -1,3 +1,5 @@
+//! Tests of the choice of an elevator, and of what is said of it.
+
 use super::super::cost::{Lines, Way};
 use super::*;
 
