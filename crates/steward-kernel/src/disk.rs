@@ -9,6 +9,7 @@
 //!   the disk out for that.
 //! - [`cost`]: what requests are charged at, the same way; [`calibrations`]: what is known of that; [`measure`]: how it
 //!   is found out, on a file that is nobody's; [`mounted`]: where there is room for one.
+//! - [`writeback`]: how often the kernel brings to disks what was changed.
 
 pub mod below;
 pub mod calibrations;
@@ -24,3 +25,4 @@ pub mod mounted;
 pub mod priority;
 pub mod usage;
 pub mod weight;
+pub mod writeback;

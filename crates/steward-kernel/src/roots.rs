@@ -81,6 +81,14 @@ pub(crate) fn read_all(file: &impl AsFd) -> io::Result<Vec<u8>> {
     }
 }
 
+/// As [`read_all`], for what must be text.
+///
+/// # Errors
+/// What the kernel said, or that it is no text ([`io::ErrorKind::InvalidData`]).
+pub(crate) fn read_text(file: &impl AsFd) -> io::Result<String> {
+    String::from_utf8(read_all(file)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
 /// What was read, as text. Nearly always it is: that is found out many bytes at a time, and what is not is looked for
 /// only then.
 pub(crate) fn text_of(bytes: Vec<u8>) -> String {

@@ -343,6 +343,8 @@ impl Daemon {
                 About::File(topic) => self.health.set(topic, failure.into_iter().collect()),
                 About::Memory(path) => self.domains.note_memory(&path, goes_on, failure),
                 About::Disk => self.note_disk(failure),
+                // Where it cannot be had, the kernel's flusher comes round all the same.
+                About::Writeback => {}
             }
         }
     }
@@ -397,6 +399,7 @@ impl Daemon {
         self.memory.stop(&mut self.worker);
         self.settle_domains();
         self.worker.finish();
+        self.settle_writeback();
         self.note_outcomes();
         tracing::info!(decision = "stopped", "all tasks are back on the default scheduler");
     }

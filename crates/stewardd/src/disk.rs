@@ -7,6 +7,7 @@
 //! - `counting`: what disks do for whom and who waits for them, as the kernel [counts](counts) it; `shown`: as it is
 //!   told.
 //! - `places`: where those are who are served first, and were lately.
+//! - `writeback`: when the kernel is to bring to disks often what was changed.
 //! - [`spent`]: what the daemon itself spends on all of it.
 //! - `programs`: which tasks are to have which priority; `domains`: what part of a disk's time domains have, and
 //!   `explained`: why.
@@ -25,6 +26,7 @@ pub(crate) mod programs;
 mod shown;
 pub mod spent;
 pub(crate) mod state;
+mod writeback;
 
 /// For how long cgroups go on handing the disk out after the last domain for which they began to, in nanoseconds,
 /// unless somebody is to be served first in the one line in which all stand otherwise. Each time a cgroup begins to, or

@@ -14,7 +14,7 @@ use steward_core::disk::{Limit, cost};
 
 use super::place;
 use crate::error::KernelError;
-use crate::roots::{Roots, read_all};
+use crate::roots::{Roots, read_text};
 
 /// Stands between the name of a file and the device whose line in it is meant.
 const OF_DEVICE: char = '@';
@@ -98,7 +98,7 @@ impl CgroupDirectory {
         let failed = |source: io::Error| KernelError::Read { path: self.path_of(file), source };
         let (name, device) = file_and_device(file);
         let opened = self.open_file(name, OFlags::RDONLY).map_err(failed)?;
-        let text = read_text(&opened).map_err(failed)?;
+        let text = read_trimmed(&opened).map_err(failed)?;
         let Some(device) = device else { return Ok(text) };
         let line = text.lines().map(str::trim).find(|line| line.split(' ').next() == Some(device));
         Ok(line.map_or_else(|| without_a_line(name, device), str::to_owned))
@@ -158,9 +158,8 @@ impl CgroupDirectory {
 }
 
 /// What a file of the kernel's says, trimmed.
-fn read_text(file: &OwnedFd) -> io::Result<String> {
-    let mut text = String::from_utf8(read_all(file)?)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+fn read_trimmed(file: &OwnedFd) -> io::Result<String> {
+    let mut text = read_text(file)?;
     text.truncate(text.trim_end().len());
     Ok(text)
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use steward_core::resource::Resource;
 
 use crate::cgroup::processes::Processes;
 use crate::error::KernelError;
-use crate::roots::{Roots, read_all};
+use crate::roots::{Roots, read_all, read_text};
 
 /// The magic number of a unified hierarchy (`CGROUP2_SUPER_MAGIC` of include/uapi/linux/magic.h).
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
@@ -459,8 +459,7 @@ impl CgroupTree {
         let name = file_path(path, file);
         let failed = |source| KernelError::Read { path: self.path.join(&name), source };
         let opened = self.open_below(&name, OFlags::RDONLY).map_err(|errno| failed(errno.into()))?;
-        String::from_utf8(read_all(&opened).map_err(failed)?)
-            .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
+        read_text(&opened).map_err(failed)
     }
 
     fn write(&self, path: &str, file: &str, value: &str) -> Result<(), KernelError> {

@@ -9,7 +9,7 @@ use super::change::{Change, Undone};
 use super::error::JournalError;
 use super::file::Journal;
 use super::undo::undo;
-use crate::disk::ioprio;
+use crate::disk::{ioprio, writeback};
 use crate::roots::Roots;
 
 /// What [`revert`] did.
@@ -57,11 +57,15 @@ pub fn revert(path: &Path, roots: &Roots) -> Result<Report, JournalError> {
     report.set_aside = journal.set_aside().map(str::to_owned);
     let numbers: Vec<u64> = journal.outstanding.keys().rev().copied().collect();
     let mut may_be_handed_on = false;
+    let mut has_ceased = false;
     for number in numbers {
         let change = journal.outstanding[&number].clone();
         may_be_handed_on |= matches!(change, Change::DiskPriority { .. });
         match undo(&change, roots) {
-            Ok(Undone::PutBack) => report.reverted.push(change.to_string()),
+            Ok(Undone::PutBack) => {
+                has_ceased |= matches!(change, Change::DiskHandedOut { .. });
+                report.reverted.push(change.to_string());
+            }
             Ok(Undone::Left(why)) => report.left.push(format!("{change}: {why}")),
             Err(error) => {
                 report.failed.push(format!("{change}: {error}"));
@@ -75,6 +79,20 @@ pub fn revert(path: &Path, roots: &Roots) -> Result<Report, JournalError> {
     if may_be_handed_on && let Err(error) = ioprio::take_from_all(&|_, _| false, roots) {
         report.failed.push(format!("the disk priorities that programs were started with: {error}"));
     }
+    if has_ceased {
+        have_written(&mut journal, roots);
+    }
     journal.remove_if_useless();
     Ok(report)
+}
+
+/// What was changed below a cgroup that has ceased to hand the disk out is not to wait for the kernel's flusher.
+fn have_written(journal: &mut Journal, roots: &Roots) {
+    // Where it cannot be had come round often, it does at its time.
+    let Ok(Some((file, value))) = writeback::often(roots) else { return };
+    let Ok(Some(number)) = journal.write_file(&file, &value) else { return };
+    std::thread::sleep(writeback::SETTLES_WITHIN);
+    if undo(&journal.outstanding[&number], roots).is_ok() {
+        let _ = journal.close(number);
+    }
 }

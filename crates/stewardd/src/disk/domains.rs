@@ -68,7 +68,7 @@ impl Daemon {
         let lately = self.disk.note_first(now_ns, first.values());
         (wanted.no_longer_first, _) = self.tasks_of(&self.processes_of(lately.iter().map(String::as_str)));
         let Some(mut tree) = tree else {
-            self.hand_disk_out_no_longer(now_ns, self.is_anybody_first_elsewhere(programs, &BTreeMap::new()));
+            self.hand_disk_out_no_longer(now_ns, false, (programs, &wanted.first));
             return wanted;
         };
         (wanted.first, wanted.processes) = self.tasks_of(&first);
@@ -123,8 +123,7 @@ impl Daemon {
         if weights.is_empty() && limits.is_empty() {
             (wanted.charged, wanted.any_charged) = (BTreeMap::new(), false);
             wanted.devices = Some(devices);
-            let is_first = has_first || self.is_anybody_first_elsewhere(programs, &wanted.first);
-            self.hand_disk_out_no_longer(now_ns, is_first);
+            self.hand_disk_out_no_longer(now_ns, has_first, (programs, &wanted.first));
             return wanted;
         }
         // Weights that bring somebody first alone are not missed: who is served first is so in one line as well.
@@ -198,13 +197,22 @@ impl Daemon {
         programs.first_elsewhere(first).any(|task| process::is_alive(task, &self.options.roots))
     }
 
-    /// Where Steward had a cgroup hand the disk out for nobody who is there any more: at once where `is_first`,
-    /// somebody is to be served first in one line, and else after a while.
-    fn hand_disk_out_no_longer(&mut self, now_ns: u64, is_first: bool) {
-        let stays_for_ns = if is_first { 0 } else { self.options.disk_handed_out_for_ns };
+    /// Where Steward had a cgroup hand the disk out for nobody who is there any more: at once where somebody is to be
+    /// served first in one line, as `has_first` domains are or a program [elsewhere](Self::is_anybody_first_elsewhere),
+    /// and else after a while.
+    fn hand_disk_out_no_longer(
+        &mut self,
+        now_ns: u64,
+        has_first: bool,
+        (programs, first): (&Seen, &BTreeMap<TaskId, Priority>),
+    ) {
         // The worker has put the weights back by now, or had a second to.
-        if self.disk.has_no_parts()
-            && self.disk.is_handed_out_for_nobody(now_ns, stays_for_ns)
+        if self.disk.handed_out.is_empty() || !self.disk.has_no_parts() {
+            return;
+        }
+        let is_first = has_first || self.is_anybody_first_elsewhere(programs, first);
+        let stays_for_ns = if is_first { 0 } else { self.options.disk_handed_out_for_ns };
+        if self.disk.is_handed_out_for_nobody(now_ns, stays_for_ns)
             && let Ok(cgroups) = self.domains.cgroups()
         {
             self.disk.hand_out_no_longer(cgroups);

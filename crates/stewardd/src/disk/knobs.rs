@@ -16,7 +16,7 @@ use steward_kernel::Roots;
 use steward_kernel::cgroup::place::Place;
 use steward_kernel::cgroup::reading::CgroupReader;
 use steward_kernel::disk::devices::{self, Ordered};
-use steward_kernel::disk::{cost, limit, weight};
+use steward_kernel::disk::{cost, limit, weight, writeback};
 use steward_kernel::journal::{Change, JournalError, SharedJournal};
 
 use super::counts::{Counter, Counts};
@@ -122,6 +122,15 @@ pub trait Knobs: fmt::Debug + Send + Sync {
     /// What its own threads have spent on [moments](super::moments), in nanoseconds of CPU time.
     fn spent_on_moments_ns(&self) -> u64;
 
+    /// Has the kernel's flusher come round often ([`writeback`]), or as it did.
+    ///
+    /// # Errors
+    /// In a sentence, why it does not.
+    fn flush_often(&self, often: bool) -> Result<(), String>;
+
+    /// Has it do so until what was changed before is written, and waits for that.
+    fn flush(&self);
+
     /// Begins to count what disks do for whom, until it is dropped. It takes a moment.
     ///
     /// # Errors
@@ -139,6 +148,8 @@ pub struct KernelKnobs {
     state: Mutex<State>,
     outcome: Mutex<Outcome>,
     spent_on_moments: Spent,
+    /// While the kernel's flusher comes round often: the change in the undo journal.
+    flushes_often: Mutex<Option<u64>>,
 }
 
 /// What Steward has changed.
@@ -198,6 +209,7 @@ impl KernelKnobs {
             state: Mutex::default(),
             outcome: Mutex::default(),
             spent_on_moments: Spent::default(),
+            flushes_often: Mutex::default(),
         }
     }
 }
@@ -263,9 +275,40 @@ impl Knobs for KernelKnobs {
         self.spent_on_moments.ns()
     }
 
+    fn flush_often(&self, often: bool) -> Result<(), String> {
+        let journal = self.journal.as_ref().map_err(Clone::clone)?;
+        let mut noted = self.flushes_often.lock().unwrap_or_else(PoisonError::into_inner);
+        let change = match (often, noted.take()) {
+            (true, None) => have_flushed_often(journal, &self.roots),
+            (true, noted) => Ok(noted),
+            (false, Some(number)) => have_flushed_as_before(journal, number, &self.roots).map(|()| None),
+            (false, None) => Ok(None),
+        };
+        *noted = change.map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    fn flush(&self) {
+        if self.flush_often(true).is_ok() {
+            std::thread::sleep(writeback::SETTLES_WITHIN);
+            let _ = self.flush_often(false);
+        }
+    }
+
     fn count(&self) -> Result<Box<dyn Counts>, String> {
         (self.counter)()
     }
+}
+
+/// Returns the change in the undo journal, or none where it comes round as often already.
+fn have_flushed_often(journal: &SharedJournal, roots: &Roots) -> Result<Option<u64>, JournalError> {
+    let Some((file, value)) = writeback::often(roots)? else { return Ok(None) };
+    journal.write_file(&file, &value)
+}
+
+fn have_flushed_as_before(journal: &SharedJournal, number: u64, roots: &Roots) -> Result<(), JournalError> {
+    journal.undo(number, roots)?;
+    journal.close(number)
 }
 
 /// Begins to be told when somebody waits.

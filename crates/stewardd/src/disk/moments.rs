@@ -416,10 +416,13 @@ mod tests {
             [(); 2].map(|()| self.steps.recv().expect("it goes on"))
         }
 
-        /// Nobody waits any more, and the thread has heard that.
+        /// Nobody waits any more, and the thread has heard that and done what it does then.
         fn end(&mut self) {
             self.over.store(true, Ordering::SeqCst);
             while !matches!(self.steps.recv(), Ok(Step::Asked(_, true))) {}
+            while lock(&self.moments.targets).waits {
+                std::thread::yield_now();
+            }
             self.over.store(false, Ordering::SeqCst);
         }
     }

@@ -32,7 +32,22 @@ impl Daemon {
         spent.on(|| self.look_at_disks(now_ns));
     }
 
+    /// What has ceased to be handed out while the daemon stopped is not to keep what was changed from disks; nobody
+    /// sees to it afterwards.
+    pub(crate) fn settle_writeback(&self) {
+        match self.domains.cgroups().is_ok_and(|cgroups| cgroups.take_handed_out()) {
+            true => self.disk.knobs.flush(),
+            // It may come round often for what was changed just before.
+            false => {
+                let _ = self.disk.knobs.flush_often(false);
+            }
+        }
+    }
+
     fn look_at_disks(&mut self, now_ns: u64) {
+        let has_changed = self.domains.cgroups().is_ok_and(|cgroups| cgroups.take_handed_out());
+        let job = self.disk.writeback.job(now_ns, has_changed, &self.disk.knobs);
+        job.into_iter().for_each(|job| self.worker.give(job));
         self.tick_counting(now_ns);
         let told = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.take_heirs()).unwrap_or_default();
         self.disk.note_heirs(told);

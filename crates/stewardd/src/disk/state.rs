@@ -31,6 +31,7 @@ use super::known::Known;
 use super::outcome::Outcome;
 use super::places::{OfFirst, Places};
 use super::spent::Spent;
+use super::writeback::Writeback;
 use crate::domains::cgroups::Cgroups;
 use crate::turn::outstanding::Outstanding;
 use crate::turn::part::Part;
@@ -84,6 +85,8 @@ pub(crate) struct Disk {
     pub(super) handed_out: BTreeMap<String, u64>,
     /// Since when nobody is there for whom they do.
     pub(super) handed_out_for_nobody_since_ns: Option<u64>,
+    /// Until when the kernel is to bring to disks often what was changed.
+    pub(super) writeback: Writeback,
     /// What runs in the background without a reservation, as specifications say.
     pub(super) background: BTreeMap<TaskId, Priority>,
     pub(super) plan: Plan,
@@ -141,6 +144,7 @@ impl Disk {
             first_at_ns: BTreeMap::new(),
             handed_out: BTreeMap::new(),
             handed_out_for_nobody_since_ns: None,
+            writeback: Writeback::default(),
             background: BTreeMap::new(),
             plan: Plan::default(),
             swap_disks: None,
@@ -581,7 +585,9 @@ impl Part for Disk {
         let soon = self.look_at_ns < self.looked_at_ns + LOOK_EVERY_NS;
         let looks = (soon || self.is_in_use()).then_some(self.look_at_ns);
         let heirs = self.any_heirs.then_some(self.any_heirs_at_ns.max(self.look_at_ns));
-        looks.into_iter().chain(heirs).chain(self.counting.poll_timeout(now_ns)).min()
+        let others =
+            self.counting.poll_timeout(now_ns).into_iter().chain(self.writeback.poll_timeout(now_ns));
+        looks.into_iter().chain(heirs).chain(others).min()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use steward_core::disk::explain::Use;
 use steward_core::memory::audit::{Counters, Taker, Waits};
@@ -83,6 +84,9 @@ pub trait Cgroups: Send {
     fn hands_out(&self, path: &str, resource: Resource) -> Result<bool, KernelError>;
     /// Has its children have a part of a resource each, or no longer.
     fn hand_out(&self, path: &str, resource: Resource, hand_out: bool) -> Result<(), KernelError>;
+    /// Whether one has begun or ceased to hand out memory or the disk since the last call, by [`Cgroups::hand_out`].
+    /// The kernel writes nothing back then until its flusher comes round ([`steward_kernel::disk::writeback`]).
+    fn take_handed_out(&self) -> bool;
     /// What writes the limits of its memory.
     fn memory_knobs(&self) -> Arc<dyn Knobs>;
     /// Has [`Cgroups::take_changes`] name it when its last process goes, or its first comes.
@@ -108,6 +112,8 @@ struct Kernel {
     tree: CgroupTree,
     roots: Roots,
     memory_knobs: Arc<dyn Knobs>,
+    /// See [`Cgroups::take_handed_out`].
+    has_handed_out: AtomicBool,
 }
 
 impl Kernel {
@@ -133,7 +139,12 @@ pub fn open(roots: &Roots, journal: &OwnJournal) -> Result<Box<dyn Cgroups>, Str
     match CgroupTree::open(roots) {
         Ok(tree) => {
             let memory_knobs = Arc::new(KernelKnobs::new(roots, journal));
-            Ok(Box::new(Kernel { tree, roots: roots.clone(), memory_knobs }))
+            Ok(Box::new(Kernel {
+                tree,
+                roots: roots.clone(),
+                memory_knobs,
+                has_handed_out: AtomicBool::new(false),
+            }))
         }
         Err(error) => Err(format!(
             "{error}; domains need the unified hierarchy: start the machine with systemd.unified_cgroup_hierarchy=1"
@@ -146,7 +157,7 @@ pub fn open(roots: &Roots, journal: &OwnJournal) -> Result<Box<dyn Cgroups>, Str
 pub(crate) fn open_any(roots: &Roots) -> Result<Box<dyn Cgroups>, KernelError> {
     let (tree, journal) = (CgroupTree::open_any(roots)?, Err("there is none in a test".to_owned()));
     let memory_knobs = Arc::new(KernelKnobs::new(roots, &journal));
-    Ok(Box::new(Kernel { tree, roots: roots.clone(), memory_knobs }))
+    Ok(Box::new(Kernel { tree, roots: roots.clone(), memory_knobs, has_handed_out: AtomicBool::new(false) }))
 }
 
 /// What is counted of a cgroup's memory, by six files.
@@ -297,7 +308,15 @@ impl Cgroups for Kernel {
     }
 
     fn hand_out(&self, path: &str, resource: Resource, hand_out: bool) -> Result<(), KernelError> {
-        self.tree.hand_out(path, resource, hand_out)
+        self.tree.hand_out(path, resource, hand_out)?;
+        if matches!(resource, Resource::Disk | Resource::Memory) {
+            self.has_handed_out.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn take_handed_out(&self) -> bool {
+        self.has_handed_out.swap(false, Ordering::Relaxed)
     }
 
     fn memory_knobs(&self) -> Arc<dyn Knobs> {

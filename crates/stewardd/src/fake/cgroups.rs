@@ -31,6 +31,7 @@ pub struct Tree {
     /// Which cgroup each process is in; one that is not named is in the root.
     pub members: BTreeMap<i32, String>,
     next_id: u64,
+    has_handed_out: bool,
     watched: BTreeMap<String, bool>,
     changed: BTreeSet<String>,
     /// Directories and files that cannot be read.
@@ -86,6 +87,7 @@ impl Default for Tree {
     /// The root, with a slice of the system and one of user 1000 below it.
     fn default() -> Self {
         let mut tree = Tree {
+            has_handed_out: false,
             groups: BTreeMap::from([(String::new(), Group { id: 1, ..Group::default() })]),
             members: BTreeMap::new(),
             next_id: 2,
@@ -459,7 +461,12 @@ impl Cgroups for FakeCgroups {
                 group.hands_out.remove(&resource)
             };
         }
+        tree.has_handed_out |= matches!(resource, Resource::Disk | Resource::Memory);
         Ok(())
+    }
+
+    fn take_handed_out(&self) -> bool {
+        std::mem::take(&mut self.tree().has_handed_out)
     }
 
     fn watch(&mut self, path: &str) -> Result<(), KernelError> {

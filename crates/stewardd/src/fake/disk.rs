@@ -24,12 +24,19 @@ struct State {
     outcome: Outcome,
     /// How often counting began.
     begun: usize,
+    /// Each time the kernel's flusher was to come round often, or as before.
+    flushes: Vec<bool>,
 }
 
 impl FakeDisk {
     /// How often somebody began to count what disks do.
     pub fn times_begun(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).begun
+    }
+
+    /// Each time the kernel's flusher was to come round often, or as before.
+    pub fn flushes(&self) -> Vec<bool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flushes.clone()
     }
 
     /// What was wanted last, and whose priority was to be taken back in all.
@@ -87,6 +94,15 @@ impl Knobs for FakeDisk {
 
     fn spent_on_moments_ns(&self) -> u64 {
         0
+    }
+
+    fn flush_often(&self, often: bool) -> Result<(), String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flushes.push(often);
+        Ok(())
+    }
+
+    fn flush(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flushes.extend([true, false]);
     }
 
     fn count(&self) -> Result<Box<dyn Counts>, String> {

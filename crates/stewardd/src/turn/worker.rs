@@ -27,6 +27,8 @@ pub enum About {
     Memory(String),
     /// Whose disk requests are served first.
     Disk,
+    /// How often the kernel brings to disks what was changed.
+    Writeback,
 }
 
 /// What is to be done.

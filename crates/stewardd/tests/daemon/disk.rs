@@ -237,6 +237,8 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
     assert_eq!(weight_of(&wanted, "steward.batch"), Some(10));
     assert!(wanted.ordered && !wanted.waits && wanted.priorities.is_empty(), "{wanted:?}");
     assert!(machine.cgroups.tree().hands_out("", Resource::Disk));
+    // The kernel writes nothing back then by itself.
+    until(&machine, &daemon, |_| machine.disk.flushes() == [true]);
     let back = set("web", reset("disk"));
     daemon.client().call(&back).expect("less");
     until(&machine, &daemon, |wanted| weight_of(wanted, "steward.web").is_none());
@@ -247,8 +249,10 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
     daemon.client().call(&create("other", Some(IoClass::Background), None)).expect("made");
     let web = with_process(&machine, &daemon, "other");
     until(&machine, &daemon, |_| machine.cgroups.tree().hands_out("", Resource::Disk));
+    let before = machine.disk.flushes().len();
     daemon.stop();
     assert!(!machine.cgroups.tree().hands_out("", Resource::Disk));
+    assert_eq!(machine.disk.flushes()[before..], [true, false], "nobody sees to it afterwards");
     // It is noted until it is so.
     let noted: Vec<usize> =
         machine.disk.applied().iter().rev().map(|wanted| wanted.handed_out.len()).collect();

@@ -232,6 +232,28 @@ fn alone_an_interactive_program_of_several_threads_has_the_whole_disk() {
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
+fn what_was_changed_goes_on_being_written_when_a_cgroup_begins_to_hand_the_disk_out_and_when_it_ceases() {
+    let told = Transcript::with_timed_disk(counted(960), include_str!("disk-handed-out.sh"));
+    let part = |section: &str, what: &str| {
+        let of = |name| f64::from(u32::try_from(figure(&told.text(section), name)).expect("a number of KiB"));
+        let part = of(what) / of("usual");
+        println!("{section}, {what}: {part:.2} of what is written else");
+        part
+    };
+    check(&[
+        // Else the others could not fail.
+        ("the-kernel-writes-little-back-when-it-is-done-by-hand", &|| assert!(part("stock", "begun") < 0.5)),
+        ("steward-has-it-go-on", &|| assert!(part("steward", "begun") > 0.65)),
+        ("and-when-what-a-killed-daemon-left-is-taken-back", &|| {
+            assert!(part("steward", "reverted") > 0.65);
+            assert!(!told.text("steward").contains("still"), "{}", told.text("steward"));
+        }),
+        ("the-kernels-own-interval-stays", &|| told.says("left", &["777"])),
+    ]);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
 fn on_a_disk_with_a_queue_of_its_own_who_is_served_first_does_not_wait_for_what_is_in_it() {
     let told = Transcript::with_timed_disk(counted(1000), include_str!("disk-queue.sh"));
     let pages = |section: &str| figure(&told.text(section), "pages");

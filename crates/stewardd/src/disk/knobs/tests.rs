@@ -414,6 +414,36 @@ fn who_hands_the_disk_out_because_of_steward_is_noted_as_long_as_it_does_and_put
 }
 
 #[test]
+fn that_the_kernels_flusher_comes_round_often_is_noted_meanwhile_and_leaves_nothing() {
+    let file = "proc/sys/vm/dirty_writeback_centisecs";
+    let (directory, roots, journal, knobs) = with(&[(file, "500\n")]);
+    let says = || std::fs::read_to_string(directory.path().join(file)).expect("a file").trim().to_owned();
+    let outstanding = || journal.as_ref().expect("a journal").outstanding();
+    for (often, value, noted) in [(true, "25", 1), (true, "25", 1), (false, "500", 0), (false, "500", 0)] {
+        knobs.flush_often(often).expect("it can be written");
+        assert_eq!((says().as_str(), outstanding()), (value, noted));
+    }
+    knobs.flush();
+    assert_eq!((says().as_str(), outstanding()), ("500", 0));
+    // What somebody else has written meanwhile stays.
+    knobs.flush_often(true).expect("it can be written");
+    std::fs::write(directory.path().join(file), "77").expect("it can be written");
+    knobs.flush_often(false).expect("it is left");
+    assert_eq!((says().as_str(), outstanding()), ("77", 0));
+    // As after `kill -9`.
+    knobs.flush_often(true).expect("it can be written");
+    drop(knobs);
+    let path = directory.path().join(libsteward::UNDO_JOURNAL);
+    drop(journal);
+    let report = steward_kernel::journal::revert(&path, &roots).expect("the journal can be used");
+    let after = std::fs::read_to_string(directory.path().join(file)).expect("a file");
+    assert_eq!((report.reverted.len(), after.as_str()), (1, "77"), "{report}");
+    let (_directory, _roots, _journal, knobs) = with(&[]);
+    let why = knobs.flush_often(true).expect_err("there is no such file");
+    assert!(why.contains("dirty_writeback_centisecs"), "{why}");
+}
+
+#[test]
 fn it_is_told_what_came_of_it_where_nobody_is_told_who_waits_and_the_kernel_has_no_weights() {
     let (_directory, roots, _journal, knobs) = with(&[("sys/fs/cgroup/steward.a/io.stat", "")]);
     plug(&roots, "sda", 1);
