@@ -115,8 +115,25 @@ static __always_inline void expect_interactive(u32 cpu)
 	interactive_expect(&run->interactive);
 }
 
+/*
+ * Whether a thread that works off a queue runs here, as best-effort work: it mostly wakes whom it works for, and is
+ * made to stop a moment later. One that is made to stop sooner anyway is left to that.
+ */
+static __always_inline bool waker_goes_on(struct cpu_run *run, u32 cpu)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (!(waker->flags & PF_WQ_WORKER) || cpu != bpf_get_smp_processor_id() || !run->domain)
+		return false;
+	/* Where what was watched is over and the thread was let go on, nothing is to come any more. */
+	if (!edf_timer_serves(run->budget_end_ns, now_ns, now_ns + WAKER_GOES_ON_NS))
+		watch_budget(run, cpu, WAKER_GOES_ON_NS);
+	return true;
+}
+
 /* Makes the task's CPU choose again if what runs there has a later deadline, or none. */
-static __always_inline void preempt_for(struct task_slot *slot)
+static __always_inline void preempt_for(struct task_slot *slot, bool woken)
 {
 	struct cpu_run *run = cpu_run_of(slot->cpu);
 
@@ -124,7 +141,7 @@ static __always_inline void preempt_for(struct task_slot *slot)
 		return;
 	if (scx_bpf_test_and_clear_cpu_idle(slot->cpu))
 		kick_cpu(slot->cpu, SCX_KICK_IDLE);
-	else
+	else if (!woken || !waker_goes_on(run, slot->cpu))
 		kick_cpu(slot->cpu, SCX_KICK_PREEMPT);
 }
 

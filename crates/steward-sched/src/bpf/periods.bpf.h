@@ -77,7 +77,7 @@ static int period_begins(void *map, u32 *index, struct timer_entry *entry)
 	if (may_wait_for(p, slot->cpu, scx_bpf_task_cpu(p)) &&
 	    change_queue(p, t, QUEUE_INTERACTIVE(slot->cpu), max_u64(slot->edf.left_ns, 1), slot->edf.deadline_ns)) {
 		expect_interactive(slot->cpu);
-		preempt_for(slot);
+		preempt_for(slot, false);
 	}
 out:
 	bpf_task_release(p);

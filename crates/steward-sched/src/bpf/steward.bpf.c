@@ -287,7 +287,7 @@ void STRUCT_OPS(steward_enqueue, struct task_struct *p, u64 enq_flags)
 					     slot->edf.deadline_ns, enq_flags);
 			expect_interactive(slot->cpu);
 			if (!ceases_here(p, slot->cpu))
-				preempt_for(slot);
+				preempt_for(slot, enq_flags & SCX_ENQ_WAKEUP);
 			return;
 		}
 		if (slot->edf.start_ns > now_ns)

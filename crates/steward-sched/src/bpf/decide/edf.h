@@ -38,6 +38,12 @@
 #define START_DEADLINE_NS (100 * NSEC_PER_MSEC)
 /* The same for a per-CPU kernel thread that wakes: it has a slice to do its work in, and this long to wait for it. */
 #define KERNEL_DEADLINE_NS (20 * NSEC_PER_MSEC)
+/*
+ * A kernel thread that works off a queue and wakes an interactive task goes on for so long at most, so that it gets to
+ * the end of what it does: whoever saves a file would preempt it at each of the file's pages that has reached the disk,
+ * to wait for the next one, and again for the thread's turn among best-effort work.
+ */
+#define WAKER_GOES_ON_NS (NSEC_PER_MSEC / 10)
 
 /* What runs out of its reservation is charged about this often at least, because the load is measured by it. */
 #define CHARGE_LATEST_NS (8 * NSEC_PER_MSEC)
