@@ -178,7 +178,9 @@ struct signal_struct {
 /* With what a task came into the kernel: each architecture has one of these. */
 struct pt_regs {
 	unsigned long orig_ax; /* x86: the system call, or less than 0 */
+	unsigned long di; /* x86: what a function was called with first */
 	s32 syscallno; /* arm64: the system call, or NO_SYSCALL */
+	u64 regs[1]; /* arm64: what a function was called with first */
 };
 
 struct thread_info {
@@ -212,8 +214,11 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+struct files_struct;
+
 struct task_struct {
 	struct thread_info thread_info;
+	struct files_struct *files;
 	unsigned int __state;
 	unsigned int flags;
 	u32 on_cpu; /* a byte in newer kernels: an unsigned one may be read in its own width */
@@ -258,8 +263,11 @@ struct bpf_map {
 	u32 id;
 };
 
+struct block_device;
+
 struct super_block {
 	u32 s_dev;
+	struct block_device *s_bdev; /* none where the file system is on no disk of this machine's */
 };
 
 struct inode {
@@ -269,6 +277,15 @@ struct inode {
 
 struct file {
 	struct inode *f_inode;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
 };
 
 struct linux_binprm {

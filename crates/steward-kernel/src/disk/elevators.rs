@@ -39,9 +39,15 @@ pub(crate) fn undo(
     let Some(text) = read_if_present(&queue.join("scheduler"))? else {
         return Ok(Undone::Left("it is gone".into()));
     };
-    let current = chosen(&text).unwrap_or("none");
+    // A disk for which there is only one shows no brackets.
+    let only = Some(text.trim()).filter(|name| !name.contains(char::is_whitespace));
+    let current = chosen(&text).or(only).unwrap_or("none");
     if current != new && current != old {
         return Ok(Undone::Left(format!("someone else has chosen {current} since")));
+    }
+    if current == old && old != new {
+        // With the elevator the kernel has chosen for how many requests there is room, or somebody has since.
+        return Ok(Undone::Left("it is as it was".into()));
     }
     if current != old {
         write(&queue.join("scheduler"), old)?;
@@ -79,6 +85,20 @@ mod tests {
             undo(&queue, (elevator, 64), ("bfq", noted)).expect("it can be written");
             let requests = std::fs::read_to_string(queue.join("nr_requests")).expect("a file");
             assert_eq!(requests, after, "{elevator} {noted:?}");
+        }
+    }
+
+    #[test]
+    fn where_somebody_has_put_the_old_elevator_back_the_room_that_they_chose_stays() {
+        for (now, after, left) in [("[none] bfq", "300", true), ("none [bfq]", "64", false)] {
+            let (_directory, roots) = with_files(&[
+                ("sys/block/sda/queue/scheduler", now),
+                ("sys/block/sda/queue/nr_requests", "300"),
+            ]);
+            let queue = roots.sys.join("block/sda/queue");
+            let undone = undo(&queue, ("none", 64), ("bfq", Some(300))).expect("it can be written");
+            let requests = std::fs::read_to_string(queue.join("nr_requests")).expect("a file");
+            assert_eq!((requests.as_str(), undone != Undone::PutBack), (after, left), "{now}");
         }
     }
 

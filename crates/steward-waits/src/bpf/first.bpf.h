@@ -245,14 +245,19 @@ static __always_inline void first_enters(struct task_struct *p, u32 *inside, u32
 		note_first(p, now_ns);
 }
 
-/* Whoever was counted is counted out, whatever its priority is by now. */
-static __always_inline void first_leaves(struct task_struct *p, u32 *inside, u32 what, u64 now_ns)
+/*
+ * Whoever was counted is counted out, whatever its priority is by now. Who has brought nothing to a disk meanwhile
+ * saves a file again and again at no cost of its own, and no disk is kept idle for the next time.
+ */
+static __always_inline void first_leaves(struct task_struct *p, u32 *inside, u32 what, bool has_saved, u64 now_ns)
 {
 	if (!*inside)
 		return;
-	first.at_ns = now_ns;
-	first.pid = p->tgid;
-	saved_at_ns = now_ns;
+	if (has_saved) {
+		first.at_ns = now_ns;
+		first.pid = p->tgid;
+		saved_at_ns = now_ns;
+	}
 	*inside = is_left(*inside, what);
 	if (!*inside)
 		__sync_fetch_and_sub(&waiting, 1);

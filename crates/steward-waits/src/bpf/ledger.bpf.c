@@ -22,6 +22,7 @@
  */
 #include "block.bpf.h"
 #include "first.bpf.h"
+#include "function.bpf.h"
 #include "kernel.bpf.h"
 
 #define ACCOUNTS_MAX 2048
@@ -634,59 +635,39 @@ static __always_inline void sync_ended(u32 what)
 	u64 now_ns = bpf_ktime_get_ns();
 
 	if (submitter && submitter->first_inside)
-		first_leaves(p, &submitter->first_inside, what, now_ns);
+		first_leaves(p, &submitter->first_inside, what, wait && brings_to_disk(wait, submitter), now_ns);
 	else if (wait && !is_left(wait->inside, what) && brings_to_disk(wait, submitter))
 		others_leave(p, since(now_ns, wait->began_ns), now_ns);
 	leave(what);
 }
 
-static __always_inline void sync_begun(u32 what)
+static __always_inline void sync_begun(u32 what, bool of_disk)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct submitter *submitter = submitter_of(p, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
-	if (submitter)
+	if (submitter && of_disk)
 		first_enters(p, &submitter->first_inside, what, bpf_ktime_get_ns());
 	enter(what);
 }
 
-/*
- * A function's end and its beginning are watched: by programs that are not preempted (kprobe.multi, of the kernel's
- * fprobe), so that none is missed; or, where the kernel lacks these, by such as may be (first.bpf.h). Of each pair the
- * end comes first, so that it is there when the beginning is: who is inside while the program begins would else never
- * be counted out.
- */
-#define FUNCTION(function, name, at_end, at_begin) \
-	SEC("kretprobe.multi/" #function)              \
-	int name##_ends(void *context)                 \
-	{                                              \
-		at_end;                                    \
-		return 0;                                  \
-	}                                              \
-	SEC("kprobe.multi/" #function)                 \
-	int name##_begins(void *context)               \
-	{                                              \
-		at_begin;                                  \
-		return 0;                                  \
-	}                                              \
-	SEC("fexit/" #function)                        \
-	int name##_ends_preempted(void *context)       \
-	{                                              \
-		at_end;                                    \
-		return 0;                                  \
-	}                                              \
-	SEC("fentry/" #function)                       \
-	int name##_begins_preempted(void *context)     \
-	{                                              \
-		at_begin;                                  \
-		return 0;                                  \
-	}
+static __always_inline void range_begun(u64 file)
+{
+	sync_begun(IN_RANGE, file == UNKNOWN || is_on_disk((const struct file *)file));
+}
+
+static __always_inline void call_begun(u64 descriptor)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+
+	sync_begun(IN_CALL, descriptor == UNKNOWN || is_on_disk(file_of(p, descriptor)));
+}
 
 /* msync(2), writes with O_SYNC, io_uring, and on some kernels what follows too. */
-FUNCTION(vfs_fsync_range, sync, sync_ended(IN_RANGE), sync_begun(IN_RANGE))
+FUNCTION(vfs_fsync_range, sync, sync_ended(IN_RANGE), range_begun)
 
 /* fsync(2) and fdatasync(2), for which compilers copy the other one; not there on every kernel. */
-FUNCTION(do_fsync, call, sync_ended(IN_CALL), sync_begun(IN_CALL))
+FUNCTION(do_fsync, call, sync_ended(IN_CALL), call_begun)
 
 /* Who ends waits for nothing, whatever was not seen of it. */
 SEC("tp_btf/sched_process_exit")
@@ -717,7 +698,7 @@ static __always_inline void balance_ended(void)
 	leave(IN_BALANCE);
 }
 
-static __always_inline void balance_begun(void)
+static __always_inline void balance_begun(u64 control)
 {
 	struct wait *wait;
 
@@ -728,7 +709,7 @@ static __always_inline void balance_begun(void)
 }
 
 /* Too many pages wait to be written: who changes more has to wait. */
-FUNCTION(balance_dirty_pages, balance, balance_ended(), balance_begun())
+FUNCTION(balance_dirty_pages, balance, balance_ended(), balance_begun)
 
 SEC("tp_btf/jbd2_start_commit")
 int commit_begins(u64 *context)

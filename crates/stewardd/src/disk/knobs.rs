@@ -219,7 +219,7 @@ impl Knobs for KernelKnobs {
         let journal = self.journal.as_ref().map_err(|why| vec![why.clone()])?;
         // Whoever panicked with it had written what they did into the journal.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut work = Work { roots: &self.roots, journal, faults: Vec::new() };
+        let mut work = Work { roots: &self.roots, journal, faults: Vec::new(), is_unnoted: false };
         work.disinherit(&state, wanted);
         if state.lost != wanted.lost {
             state.lost = wanted.lost;
@@ -256,7 +256,7 @@ impl Knobs for KernelKnobs {
             work.weigh(&mut state, wanted);
         }
         work.limit(&mut state, wanted);
-        state.note(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+        state.note(work.is_unnoted, &mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
         if !wanted.waits {
             state.moments = None;
         }
@@ -331,9 +331,11 @@ impl State {
         self.moments.as_ref()?.as_ref().ok()
     }
 
-    /// Notes what came of it. Where nobody is to be told anything it is not found anew whether that could be.
-    fn note(&self, outcome: &mut Outcome) {
-        outcome.may_succeed_later = self.refused.values().any(|refused| refused.later.is_some());
+    /// Notes what came of it, and whether anything `is_unnoted`, for want of room for the undo journal. Where nobody is
+    /// to be told anything it is not found anew whether that could be.
+    fn note(&self, is_unnoted: bool, outcome: &mut Outcome) {
+        outcome.may_succeed_later =
+            is_unnoted || self.refused.values().any(|refused| refused.later.is_some());
         outcome.settled = self.ordered.keys().chain(self.refused.keys()).cloned().collect();
         outcome.is_untold = self.moments.as_ref().map_or(outcome.is_untold, Result::is_err);
         outcome.lacks_weights = self.lacks_weights;
@@ -352,9 +354,17 @@ struct Work<'a> {
     roots: &'a Roots,
     journal: &'a SharedJournal,
     faults: Vec<String>,
+    /// Whether anything was not done because the undo journal could not be written.
+    is_unnoted: bool,
 }
 
 impl Work<'_> {
+    fn fail(&mut self, error: impl Into<JournalError>) {
+        let error = error.into();
+        self.is_unnoted |= matches!(error, JournalError::File { .. });
+        self.faults.push(error.to_string());
+    }
+
     /// Before weights and limits, which are taken back before it then.
     fn note_handed_out(&mut self, state: &mut State, wanted: &Wanted) {
         let journal = self.journal;
@@ -372,7 +382,7 @@ impl Work<'_> {
             }
             match self.journal.record(Change::DiskHandedOut { cgroup: path.clone(), id: *id }) {
                 Ok(number) => _ = state.handed_out.insert(path.clone(), (*id, number)),
-                Err(error) => self.faults.push(error.to_string()),
+                Err(error) => self.fail(error),
             }
         }
     }
@@ -382,7 +392,7 @@ impl Work<'_> {
         match self.journal.undo(number, self.roots) {
             // A record that stays open does no harm.
             Ok(()) => _ = self.journal.close(number),
-            Err(error) => self.faults.push(error.to_string()),
+            Err(error) => self.fail(error),
         }
     }
 
@@ -407,7 +417,7 @@ impl Work<'_> {
         match known.devices(self.roots) {
             Ok(devices) => Some(devices),
             Err(error) => {
-                self.faults.push(error.to_string());
+                self.fail(error);
                 None
             }
         }
@@ -497,7 +507,7 @@ impl Work<'_> {
                 );
                 state.freely.insert(identity(device), number);
             }
-            Err(error) => self.faults.push(error.to_string()),
+            Err(error) => self.fail(error),
         }
     }
 
@@ -545,7 +555,7 @@ impl Work<'_> {
                         state.attend_to(device, &order);
                         state.ordered.insert(key, Elevator { need, ordered });
                     }
-                    Err(error) => self.faults.push(error.to_string()),
+                    Err(error) => self.fail(error),
                 }
                 return;
             }
@@ -620,7 +630,7 @@ impl Work<'_> {
             match weight::unset(self.journal, &Place { path, cgroup_id }, file, self.roots) {
                 Ok(_) => {}
                 Err(JournalError::Kernel(error)) if error.is_absent() => self.journal.forget_knobs(cgroup_id),
-                Err(error) => self.faults.push(error.to_string()),
+                Err(error) => self.fail(error),
             }
         }
         for (path, (cgroup_id, parts)) in &wanted.weights {
@@ -659,7 +669,7 @@ impl Work<'_> {
                     && state.ordered.values().any(|elevator| elevator.ordered.knows_weights());
                 return reader.is_none();
             }
-            Err(error) => self.faults.push(error.to_string()),
+            Err(error) => self.fail(error),
         }
         true
     }
@@ -694,7 +704,7 @@ impl Work<'_> {
                         self.journal.forget_knobs(cgroup_id);
                     }
                 }
-                Err(error) => self.faults.push(error.to_string()),
+                Err(error) => self.fail(error),
             }
         }
         for ((path, number), limited) in &wanted.limits {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Whether anything failed that may succeed later, with nothing else to tell when: on a disk that is only just
-    /// coming.
+    /// coming, or because there was no room for the undo journal.
     pub may_succeed_later: bool,
     /// The disks that have an order of Steward's by now, and those on which it failed, by name and sequence.
     pub settled: BTreeSet<(String, u64)>,

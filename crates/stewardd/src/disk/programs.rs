@@ -32,6 +32,13 @@ impl Daemon {
         spent.on(|| self.look_at_disks(now_ns));
     }
 
+    /// Has the worker have the kernel's flusher come round often, or as before, if it is time to.
+    fn tick_writeback(&mut self, now_ns: u64) {
+        let has_changed = self.domains.cgroups().is_ok_and(|cgroups| cgroups.take_handed_out());
+        let job = self.disk.writeback.job(now_ns, has_changed, &self.disk.knobs);
+        job.into_iter().for_each(|job| self.worker.give(job));
+    }
+
     /// What has ceased to be handed out while the daemon stopped is not to keep what was changed from disks; nobody
     /// sees to it afterwards.
     pub(crate) fn settle_writeback(&self) {
@@ -45,9 +52,7 @@ impl Daemon {
     }
 
     fn look_at_disks(&mut self, now_ns: u64) {
-        let has_changed = self.domains.cgroups().is_ok_and(|cgroups| cgroups.take_handed_out());
-        let job = self.disk.writeback.job(now_ns, has_changed, &self.disk.knobs);
-        job.into_iter().for_each(|job| self.worker.give(job));
+        self.tick_writeback(now_ns);
         self.tick_counting(now_ns);
         let told = self.cpu.mechanism.as_mut().map(|mechanism| mechanism.take_heirs()).unwrap_or_default();
         self.disk.note_heirs(told);
@@ -58,6 +63,8 @@ impl Daemon {
         let any_heirs = self.disk.any_heirs_are_due(now_ns);
         let programs = self.disk_programs();
         let domains = self.disk_domains(now_ns, &programs);
+        // Before the worker has anything to do for domains that may take long.
+        self.tick_writeback(now_ns);
         let OfDomains { first, processes, weights, limits, charged, any_charged, left, .. } = domains;
         let problem = domains.problems.into_iter().next();
         if left != self.disk.left || problem != self.domains.disk_problem {

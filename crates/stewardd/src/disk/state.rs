@@ -52,8 +52,9 @@ const HEIRS_MAX: usize = 1000;
 /// How often all tasks are looked at for a priority that they are not to have, at most, in nanoseconds: whoever starts
 /// programs without end has announcements be lost all the time.
 const ANY_HEIRS_EVERY_NS: u64 = 5_000_000_000;
-/// How often they are looked at all the same while domains are served first, in nanoseconds: whoever leaves one between
-/// two looks (`systemd-run`) is told by nobody.
+/// How often they are looked at all the same while anybody is served first, in nanoseconds: whoever leaves a domain
+/// between two looks (`systemd-run`) is told by nobody, nor who shares the priority of the one that began them
+/// (`CLONE_IO`), which is given to both.
 const STRAYS_EVERY_NS: u64 = 60_000_000_000;
 /// How often it is looked whether the disks are there that the configuration names, in nanoseconds.
 const WITHOUT_DEVICE_EVERY_NS: u64 = 30_000_000_000;
@@ -264,7 +265,7 @@ impl Disk {
 
     /// Whether that is to be looked at now.
     pub(super) fn any_heirs_are_due(&mut self, now_ns: u64) -> bool {
-        let may_stray = !self.wanted.of_domains.is_empty();
+        let may_stray = self.has_anybody_first();
         let are_due = self.any_heirs && self.any_heirs_at_ns <= now_ns
             || may_stray && self.any_heirs_at_ns + (STRAYS_EVERY_NS - ANY_HEIRS_EVERY_NS) <= now_ns;
         if are_due {
@@ -510,6 +511,16 @@ impl Disk {
         if wanted == self.wanted {
             return None;
         }
+        // Who shares theirs has it still.
+        let of_first = |wanted: &Wanted| {
+            let by_class = |(task, priority): (&TaskId, &Priority)| {
+                matches!(priority, Priority::RealTime(_)).then_some(*task)
+            };
+            wanted.priorities.iter().filter_map(by_class).collect::<BTreeSet<TaskId>>()
+        };
+        if !of_first(&self.wanted).is_subset(&of_first(&wanted)) {
+            self.look_for_heirs();
+        }
         let waits = self.waiting.change(|waiting| {
             let before = waiting.take();
             let waits = before.is_some();
@@ -658,7 +669,8 @@ mod tests {
     }
 
     #[test]
-    fn while_domains_are_served_first_all_are_looked_at_each_minute_and_when_somebody_was_moved() {
+    fn while_anybody_is_served_first_all_are_looked_at_each_minute_and_when_somebody_was_moved_or_is_so_no_longer()
+     {
         const S: u64 = 1_000_000_000;
         let mut disk = Disk::new(Arc::new(FakeDisk::default()));
         let looks = |disk: &mut Disk| -> Vec<u64> {
@@ -666,14 +678,22 @@ mod tests {
         };
         disk.note_moved();
         assert!(looks(&mut disk).is_empty());
-        let of_domains = BTreeSet::from([TaskId { tid: 1, started_ticks: 1 }]);
-        let _job = disk.want(0, Wanted { of_domains, ..Wanted::default() });
+        let task = TaskId { tid: 1, started_ticks: 1 };
+        let priorities = BTreeMap::from([(task, Priority::RealTime(4))]);
+        let of_domains = BTreeSet::from([task]);
+        let _job = disk.want(0, Wanted { of_domains, priorities: priorities.clone(), ..Wanted::default() });
         assert_eq!(looks(&mut disk), [55, 115]);
         disk.any_heirs_at_ns = 0;
         disk.note_moved();
         assert_eq!(looks(&mut disk)[..2], [0, 60]);
         disk.note_moved();
         assert!(disk.any_heirs_are_due(130 * S));
+        // The same for who has its place by a specification. Whoever shares it keeps it when that one ends.
+        let _job = disk.want(0, Wanted { priorities, ..Wanted::default() });
+        disk.any_heirs_at_ns = 0;
+        assert_eq!(looks(&mut disk), [55, 115]);
+        let _job = disk.want(0, Wanted::default());
+        assert!(disk.any_heirs_are_due(130 * S) && !disk.any_heirs_are_due(1000 * S));
     }
 
     #[test]

@@ -252,7 +252,11 @@ fn domains_with_processes_have_their_part_of_the_disk_by_class_and_fraction_unti
     let before = machine.disk.flushes().len();
     daemon.stop();
     assert!(!machine.cgroups.tree().hands_out("", Resource::Disk));
-    assert_eq!(machine.disk.flushes()[before..], [true, false], "nobody sees to it afterwards");
+    let flushes = machine.disk.flushes();
+    assert!(
+        flushes.len() >= before + 2 && flushes.ends_with(&[true, false]),
+        "nobody sees to it afterwards: {flushes:?}"
+    );
     // It is noted until it is so.
     let noted: Vec<usize> =
         machine.disk.applied().iter().rev().map(|wanted| wanted.handed_out.len()).collect();

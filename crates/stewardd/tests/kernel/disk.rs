@@ -204,6 +204,23 @@ fn a_save_that_nobody_asked_anything_for_waits_no_longer_than_without_steward() 
 
 #[test]
 #[ignore = "boots the lab's machine: make test-kernel"]
+fn who_saves_with_a_reservation_is_not_run_for_each_page_that_has_reached_the_disk() {
+    let told = Transcript::with_timed_disk(counted(760), include_str!("disk-waker.sh"));
+    let sleeps = |section: &str| {
+        let text = told.text(section);
+        println!("{section}: {}", text.replace('\n', " "));
+        assert!(figure(&text, "saves") >= 15, "{text}");
+        figure(&text, "sleeps")
+    };
+    let (plain, reserved, first) = (sleeps("plain"), sleeps("reserved"), sleeps("first"));
+    check(&[("the-thread-that-ends-a-request-goes-on-to-its-end", &|| {
+        // Twice as many where it is preempted by each of its wake-ups.
+        assert!(10 * reserved.max(first) <= 12 * plain, "{reserved} and {first} beside {plain}");
+    })]);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
 fn alone_an_interactive_program_of_several_threads_has_the_whole_disk() {
     let told = Transcript::with_timed_disk(counted(700), include_str!("disk-alone.sh"));
     let pages = |section: &str| {
@@ -249,6 +266,21 @@ fn what_was_changed_goes_on_being_written_when_a_cgroup_begins_to_hand_the_disk_
             assert!(!told.text("steward").contains("still"), "{}", told.text("steward"));
         }),
         ("the-kernels-own-interval-stays", &|| told.says("left", &["777"])),
+    ]);
+}
+
+#[test]
+#[ignore = "boots the lab's machine: make test-kernel"]
+fn no_disk_is_kept_idle_for_a_save_that_brings_nothing_to_it() {
+    let told = Transcript::with_timed_disk(counted(512), include_str!("disk-elsewhere.sh"));
+    let moments = |section: &str| figure(&told.text(section), "moments");
+    let (disk, same, elsewhere) = (moments("disk"), moments("same"), moments("elsewhere"));
+    println!("of a hundred looks {disk} in a moment; {same} without a change, {elsewhere} on no disk");
+    check(&[
+        // Else the others could not fail.
+        ("it-is-for-one-that-does", &|| assert!(disk > 80)),
+        ("hardly-where-nothing-was-changed", &|| assert!(same < 50)),
+        ("and-never-for-what-is-on-no-disk", &|| assert_eq!(elsewhere, 0)),
     ]);
 }
 

@@ -80,7 +80,7 @@ impl Work<'_> {
                     state.given.insert(*task, Has { priority: *wished, changed: None });
                 }
                 Err(JournalError::Kernel(error)) if error.is_absent() => {}
-                Err(error) => self.faults.push(error.to_string()),
+                Err(error) => self.fail(error),
             }
         }
     }
