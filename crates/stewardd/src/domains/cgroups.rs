@@ -65,9 +65,9 @@ pub trait Cgroups: Send {
     fn memory_available(&self) -> Option<u64>;
     /// The machine's memory, where it can be read.
     fn machine_memory(&self) -> Option<Machine>;
-    /// What of the memory can be promised to programs, where it can be read; `is_of_others` knows whose promises the
-    /// cgroups at the top are.
-    fn promisable(&self, is_of_others: &dyn Fn(&str) -> bool) -> Option<Promisable>;
+    /// What of the memory can be promised to programs, where it can be read; `ours` knows what of the promises of the
+    /// cgroups at the top are Steward's: all, or so much.
+    fn promisable(&self, ours: &dyn Fn(&str) -> Option<Ours>) -> Option<Promisable>;
     /// For how long its tasks stood still for want of a resource so far, where that is counted, in nanoseconds.
     fn stalled_ns(&self, path: &str, resource: Resource) -> Option<u64>;
     /// What the kernel has counted of its memory so far, where that is counted.
@@ -105,6 +105,23 @@ pub struct Promisable {
     /// What others than Steward have the kernel leave to cgroups at the top (`memory.min`). Below these it is paid out
     /// of that.
     pub of_others_bytes: u64,
+}
+
+/// What Steward promises below a cgroup at the top that is not its own, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ours {
+    /// What the kernel was told of that cgroup for it, where what others promise it is not more.
+    pub told_bytes: u64,
+    /// What is reserved.
+    pub promised_bytes: u64,
+}
+
+impl Ours {
+    /// What others promise beside it to a cgroup of which the kernel says that it `has` so much. What others promise it
+    /// covers what is below.
+    fn of_others_bytes(self, has_bytes: u64) -> u64 {
+        if has_bytes > self.told_bytes { has_bytes.saturating_sub(self.promised_bytes) } else { 0 }
+    }
 }
 
 /// The kernel's tree.
@@ -267,11 +284,11 @@ impl Cgroups for Kernel {
         machine_memory(&self.roots).ok()
     }
 
-    fn promisable(&self, is_of_others: &dyn Fn(&str) -> bool) -> Option<Promisable> {
+    fn promisable(&self, ours: &dyn Fn(&str) -> Option<Ours>) -> Option<Promisable> {
         let programs_bytes = self.machine_memory()?.programs_bytes();
         let at_top = self.tree.children("").ok()?;
-        let of_others = at_top.iter().filter(|cgroup| is_of_others(&cgroup.path));
-        let of_others_bytes = of_others.map(|cgroup| self.promised_bytes(&cgroup.path));
+        let of_others = at_top.iter().filter_map(|cgroup| Some((&cgroup.path, ours(&cgroup.path)?)));
+        let of_others_bytes = of_others.map(|(path, ours)| ours.of_others_bytes(self.promised_bytes(path)));
         Some(Promisable { programs_bytes, of_others_bytes: of_others_bytes.fold(0, u64::saturating_add) })
     }
 
@@ -333,5 +350,23 @@ impl Cgroups for Kernel {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.tree.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_promise_a_slice_counts_though_somebody_is_promised_something_below_it() {
+        let of_others = |told_bytes, promised_bytes, has_bytes| {
+            Ours { told_bytes, promised_bytes }.of_others_bytes(has_bytes)
+        };
+        assert_eq!(of_others(0, 0, 600), 600);
+        // Promised below it, which is covered.
+        assert_eq!(of_others(1, 1, 600), 599);
+        assert_eq!(of_others(0, 700, 600), 0);
+        // What the kernel was told is all for what is below.
+        assert_eq!(of_others(600, 100, 600), 0);
     }
 }

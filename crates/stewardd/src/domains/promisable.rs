@@ -3,6 +3,7 @@
 use steward_core::domain::{Machine, Settings, name};
 
 use super::Domains;
+use super::cgroups::Ours;
 
 impl Domains {
     /// Changes what domains may reserve of the machine together. What is reserved already stays.
@@ -23,11 +24,17 @@ impl Domains {
     /// Where it cannot be read, what was known counts.
     fn measure(&mut self) {
         let cgroups = self.cgroups.as_ref().ok();
-        // What a scope of Steward's is promised was told of its slice too, and counts once.
-        let has_scope =
-            |path: &str| self.held.values().any(|held| held.scope && name::top_of(&held.path) == path);
-        let is_of_others = |path: &str| !path.starts_with(self.names.prefix()) && !has_scope(path);
-        if let Some(seen) = cgroups.and_then(|cgroups| cgroups.promisable(&is_of_others)) {
+        let beside = |path: &str| {
+            // All of it is Steward's own.
+            if path.starts_with(self.names.prefix()) {
+                return None;
+            }
+            let scopes = self.held.values().filter(|held| held.scope && name::top_of(&held.path) == path);
+            let promised = scopes.filter_map(|held| held.settings.memory.min_bytes);
+            let promised_bytes = promised.fold(0, u64::saturating_add);
+            Some(Ours { told_bytes: self.memory.told_min_bytes(path), promised_bytes })
+        };
+        if let Some(seen) = cgroups.and_then(|cgroups| cgroups.promisable(&beside)) {
             self.machine = self.machine.with_memory(seen.programs_bytes, seen.of_others_bytes);
         }
     }

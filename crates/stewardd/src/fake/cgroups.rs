@@ -20,7 +20,7 @@ use steward_kernel::cgroup::reading::{Bound, CpuShare, MemoryBounds, MemoryUse};
 use steward_kernel::cgroup::tree::Cgroup;
 use steward_kernel::process::private::Private;
 
-use crate::domains::cgroups::{Cgroups, Promisable};
+use crate::domains::cgroups::{Cgroups, Ours, Promisable};
 use crate::memory::knobs::Knobs;
 use crate::turn::worker::Progress;
 
@@ -389,7 +389,7 @@ impl Cgroups for FakeCgroups {
         Some(machine)
     }
 
-    fn promisable(&self, _: &dyn Fn(&str) -> bool) -> Option<Promisable> {
+    fn promisable(&self, _: &dyn Fn(&str) -> Option<Ours>) -> Option<Promisable> {
         self.tree().promisable
     }
 

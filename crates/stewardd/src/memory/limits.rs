@@ -221,6 +221,11 @@ impl Limits {
         }
     }
 
+    /// The minimum that the kernel was told of a cgroup, in bytes; 0 where it was told none.
+    pub fn told_min_bytes(&self, path: &str) -> u64 {
+        self.told.get(path).and_then(|(_, told)| told.min_bytes).unwrap_or(0)
+    }
+
     /// Why a cgroup does not have what it is to have; `None` when it has.
     pub fn problem(&self, path: &str) -> Option<&str> {
         let failed = self.failed.get(path).map(String::as_str);

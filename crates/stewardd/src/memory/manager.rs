@@ -469,9 +469,14 @@ impl Turns {
             let (settings, paths) = (orders.settings, sight.paths());
             recorder.note(Look { now_ns, machine, settings, domains, paths, decision: decision.clone() });
         }
+        let mut unaged = None;
         if let Some(id) = self.ageing.due(now_ns, sight.to_age()) {
-            let cost_ns = sight.age(id);
-            self.ageing.done(now_ns, id, cost_ns.map_err(|error| error.to_string())?);
+            // What was decided holds all the same, and the next one has its turn.
+            let cost_ns = sight.age(id).unwrap_or_else(|error| {
+                unaged = Some(error.to_string());
+                0
+            });
+            self.ageing.done(now_ns, id, cost_ns);
         }
         self.take_decision(decision, orders);
         if let Some(sight) = &mut self.sight {
@@ -483,7 +488,8 @@ impl Turns {
             self.holds.forget_gone(&paths);
         }
         self.news.held_back.clone_from(self.holds.held_back());
-        held.problem.or_else(|| self.holds.problem().map(str::to_owned)).map_or(Ok(()), Err)
+        let problem = unaged.or(held.problem).or_else(|| self.holds.problem().map(str::to_owned));
+        problem.map_or(Ok(()), Err)
     }
 
     fn take_decision(&mut self, decision: Decision, orders: &Orders) {
