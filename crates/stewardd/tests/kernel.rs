@@ -175,7 +175,8 @@ fn promises_are_made_refused_changed_and_outlive_the_daemon() {
         }),
         ("what-real-time-tasks-use-is-counted", &|| {
             let real_time: f64 = told.status("real-time").cpu.cpus.iter().map(|cpu| cpu.real_time).sum();
-            assert!(real_time > 0.01, "{real_time}");
+            // It fills its CPU, as far as the kernel lets it.
+            assert!(real_time > 0.6, "{real_time}");
         }),
         ("a-real-time-task-is-explained", &|| {
             told.says("real-time-explained", &["is a real-time task (SCHED_FIFO)"]);
