@@ -36,6 +36,9 @@ section kept
 steward status b --json
 section kept-in-words
 steward status b
+# To explain why one waits the daemon has loaded what counts disks, which takes seconds of this CPU; and of a loop that
+# waits for long in one piece it is known only once it runs again.
+sleep 8
 section forecast
 steward forecast --json
 # What the kernel puts ahead of all domains takes from b's promise.
