@@ -474,8 +474,7 @@ impl Disk {
 
     /// Whether anybody's requests were to be served first at the last look.
     pub(super) fn has_anybody_first(&self) -> bool {
-        let by_class = |priority: &Priority| matches!(priority, Priority::RealTime(_));
-        !self.first.is_empty() || self.wanted.priorities.values().any(by_class)
+        !self.first.is_empty() || self.wanted.priorities.values().any(is_by_class)
     }
 
     /// A cgroup hands the disk out from now on. Where somebody below it was to have something already, somebody else
@@ -512,13 +511,8 @@ impl Disk {
             return None;
         }
         // Who shares theirs has it still.
-        let of_first = |wanted: &Wanted| {
-            let by_class = |(task, priority): (&TaskId, &Priority)| {
-                matches!(priority, Priority::RealTime(_)).then_some(*task)
-            };
-            wanted.priorities.iter().filter_map(by_class).collect::<BTreeSet<TaskId>>()
-        };
-        if !of_first(&self.wanted).is_subset(&of_first(&wanted)) {
+        let still = |task: &TaskId| wanted.priorities.get(task).is_some_and(is_by_class);
+        if self.wanted.priorities.iter().any(|(task, priority)| is_by_class(priority) && !still(task)) {
             self.look_for_heirs();
         }
         let waits = self.waiting.change(|waiting| {
@@ -589,6 +583,11 @@ impl Disk {
             let _ = cgroups.hand_out(&path, Resource::Disk, false);
         }
     }
+}
+
+/// Whether who has this priority is served first.
+fn is_by_class(priority: &Priority) -> bool {
+    matches!(priority, Priority::RealTime(_))
 }
 
 impl Part for Disk {
