@@ -32,8 +32,8 @@ pub const DIRTY_HOLD_NS: u64 = 75_000_000;
 const DIRTY_MIN_BYTES: u64 = 2 << 20;
 /// Who took nothing for so long is not counted among those who share the rate, in nanoseconds.
 const SHARES_NS: u64 = 1_000_000_000;
-/// Between two looks at what is free, in nanoseconds: while the reserve is not whole; at least, however fast it goes;
-/// and at most.
+/// Between two looks at what is free, in nanoseconds: at most while the reserve is not whole; at least, however fast
+/// it goes; and at most otherwise.
 const CHECK_LITTLE_NS: u64 = 5_000_000;
 const CHECK_MIN_NS: u64 = 1_000_000;
 const CHECK_MAX_NS: u64 = 20_000_000;
@@ -175,16 +175,18 @@ impl Bumps {
     /// as it goes.
     pub fn check_ns(&mut self, now_ns: u64, reserve: &Reserve) -> u64 {
         let (last_ns, last_bytes) = self.last_check.replace((now_ns, reserve.free_bytes)).unwrap_or_default();
-        if reserve.free_bytes < reserve.target_bytes {
+        let is_whole = reserve.free_bytes >= reserve.target_bytes;
+        let most_ns = if is_whole { CHECK_MAX_NS } else { CHECK_LITTLE_NS };
+        let left_bytes = u128::from(reserve.free_bytes.saturating_sub(reserve.low_bytes));
+        if left_bytes == 0 && !is_whole {
             return CHECK_LITTLE_NS;
         }
         let fell_bytes = u128::from(last_bytes.saturating_sub(reserve.free_bytes));
-        let left_bytes = u128::from(reserve.free_bytes - reserve.low_bytes.min(reserve.free_bytes));
         let over_ns = u128::from(now_ns.saturating_sub(last_ns));
         // Half of the time until it would be low.
         let until_ns = (left_bytes * over_ns).checked_div(2 * fell_bytes);
-        let until_ns = until_ns.map_or(CHECK_MAX_NS, |ns| u64::try_from(ns).unwrap_or(u64::MAX));
-        until_ns.clamp(CHECK_MIN_NS, CHECK_MAX_NS)
+        let until_ns = until_ns.map_or(most_ns, |ns| u64::try_from(ns).unwrap_or(u64::MAX));
+        until_ns.clamp(CHECK_MIN_NS, most_ns)
     }
 
     /// Takes note of what everybody has while nobody needs to be held.

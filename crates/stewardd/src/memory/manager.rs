@@ -285,10 +285,10 @@ struct Turns {
     more_at_ns: u64,
 }
 
-/// When more may be planned after a look from one moment to another: looks at thousands of cgroups, which anybody may
-/// have, would otherwise follow each other without a pause as long as there is little.
-fn more_at_ns(begun_ns: u64, ended_ns: u64) -> u64 {
-    ended_ns.saturating_add(COST_PART * ended_ns.saturating_sub(begun_ns))
+/// When more may be planned after a look that has just ended and took so much CPU time: looks at thousands of cgroups,
+/// which anybody may have, would otherwise follow each other without a pause as long as there is little.
+fn more_at_ns(ended_ns: u64, cost_ns: u64) -> u64 {
+    ended_ns.saturating_add(COST_PART.saturating_mul(cost_ns))
 }
 
 /// How many pieces are taken at once. To a disk that rotates several threads write no faster, and where memory is in
@@ -386,11 +386,13 @@ impl Turns {
         }
         let is_more_due = || now_ns >= self.more_at_ns && self.is_done();
         if now_ns >= self.look_at_ns || is_more_due() || self.goes_fast(now_ns) {
+            let begun_ns = cpu_time_ns();
             self.look_at_ns = now_ns + LOOK_NS;
             self.news.changes = self.take_untold();
             self.news.problem = self.look(now_ns, orders).err();
             self.tell();
-            self.more_at_ns = more_at_ns(now_ns, crate::turn::clock::now_ns());
+            let cost_ns = cpu_time_ns().saturating_sub(begun_ns);
+            self.more_at_ns = more_at_ns(crate::turn::clock::now_ns(), cost_ns);
         }
         self.top_up(now_ns);
     }
@@ -659,7 +661,7 @@ mod tests {
         for took_ns in [10_000, 3_000_000, 200_000_000, 0, 7] {
             let ended_ns = now_ns + took_ns;
             looked_ns += took_ns;
-            now_ns = more_at_ns(now_ns, ended_ns);
+            now_ns = more_at_ns(ended_ns, took_ns);
             assert!(now_ns >= ended_ns && 5 * looked_ns <= now_ns, "{looked_ns} of {now_ns}");
         }
     }

@@ -116,7 +116,7 @@ steward domain create batch --io background --keep >/dev/null
 reads() { echo "disk-load random-read --file /timed/$1 --mb 16 --threads $2 --seconds 600"; }
 # As many at a time as keep the disk busy by themselves, also while some of them wait for the CPU: what a domain leaves,
 # another one has.
-steward run --domain desk -- $(reads one 8) >/dev/null 2>&1 &
+steward run --domain desk -- $(reads one 16) >/dev/null 2>&1 &
 first=$!
 steward run --domain batch -- $(reads two 4) >/dev/null 2>&1 &
 second=$!

@@ -154,6 +154,8 @@ fn what_is_free_is_looked_at_the_sooner_the_faster_it_goes() {
     assert_eq!(check_ms(60, 92), 5);
     assert_eq!(check_ms(61, 92), 20);
     assert_eq!(check_ms(81, 79), 5);
+    assert_eq!(check_ms(82, 76), 1, "also while some of the reserve is gone");
+    assert_eq!(check_ms(83, 60), 5, "it is low");
 }
 
 /// A machine whose memory is taken back at a rate, and domains that take it at a speed each while they run.

@@ -11,7 +11,7 @@ use super::orders::Orders;
 use super::sight::{Reclaimed, Sight};
 use crate::turn::clock;
 
-/// Looks at who took how much take at most this part of the time while somebody has to be held.
+/// Looks at who took how much take at most this part of a CPU while somebody has to be held.
 const COST_PART: u64 = 10;
 /// Between two looks at who has changed files, in nanoseconds.
 const DIRTY_LOOK_NS: u64 = 100_000_000;
@@ -119,19 +119,36 @@ impl Holds {
         if !self.bumps.is_due(now_ns, &reserve) || now_ns < self.look_at_ns {
             return;
         }
+        self.problem = None;
+        let begun_ns = clock::cpu_time_ns();
+        // Those that are known first: it takes longer to list others, and meanwhile whoever takes memory would go on.
+        let takers = sight.takers(orders, reclaimed, true, false);
+        let bumps = self.bumps.decide(now_ns, &reserve, &takers);
+        self.carry_out(now_ns, &bumps, sight, bumper);
         let with_dirty = reserve.free_bytes < reserve.least_bytes && now_ns >= self.dirty_at_ns;
         if with_dirty {
             self.dirty_at_ns = now_ns + DIRTY_LOOK_NS;
         }
         // Where it cannot be listed, the list that there is says who takes.
         let listed = sight.list_if_old(now_ns, orders);
-        let takers = sight.takers(orders, reclaimed, true, with_dirty);
-        let bumps = self.bumps.decide(now_ns, &reserve, &takers);
-        self.look_at_ns = now_ns + COST_PART * clock::now_ns().saturating_sub(now_ns);
-        self.problem = listed.err().map(|error| error.to_string());
+        if with_dirty || matches!(listed, Ok(true)) {
+            let now_ns = clock::now_ns();
+            let reserve = Reserve { free_bytes: sight.free_bytes(), ..reserve };
+            let takers = sight.takers(orders, reclaimed, true, with_dirty);
+            let bumps = self.bumps.decide(now_ns, &reserve, &takers);
+            self.carry_out(now_ns, &bumps, sight, bumper);
+        }
+        self.problem = self.problem.take().or(listed.err().map(|error| error.to_string()));
+        // What it took by itself: while it stood behind others, these went on taking.
+        let cost_ns = clock::cpu_time_ns().saturating_sub(begun_ns);
+        self.look_at_ns = clock::now_ns().saturating_add(COST_PART.saturating_mul(cost_ns));
+    }
+
+    /// Holds these, and lets go those that are held no longer.
+    fn carry_out(&mut self, now_ns: u64, bumps: &[Bump], sight: &Sight, bumper: &dyn Bumper) {
         for bump in bumps {
             match bumper.bump(bump.id, bump.for_ns) {
-                Ok(()) => note(&mut self.held_back, sight.path_of(bump.id), now_ns, &bump),
+                Ok(()) => note(&mut self.held_back, sight.path_of(bump.id), now_ns, bump),
                 // The daemon loads it again, or says why not.
                 Err(MechanismError::Gone { .. }) => return,
                 Err(error) => {

@@ -328,12 +328,13 @@ impl Sight {
         self.read.remove(&id);
     }
 
-    /// Lists the cgroups anew where the list is old for a moment in which little is free.
-    pub(super) fn list_if_old(&mut self, now_ns: u64, orders: &Orders) -> Result<(), KernelError> {
+    /// Lists the cgroups anew where the list is old for a moment in which little is free; whether it did.
+    pub(super) fn list_if_old(&mut self, now_ns: u64, orders: &Orders) -> Result<bool, KernelError> {
         if self.asked_at_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < LIST_LITTLE_NS) {
-            return Ok(());
+            return Ok(false);
         }
-        self.list_anew(now_ns, orders)
+        self.list_anew(now_ns, orders)?;
+        Ok(true)
     }
 
     /// Lists the cgroups anew where they may be others than they were.
