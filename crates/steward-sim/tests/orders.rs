@@ -5,7 +5,6 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use steward_core::cpu::best_effort::BestEffortOrder;
-use steward_core::cpu::reservation::Reservation;
 use steward_sim::cpu::scenario::{CpuSet, DomainSpec, MachineSettings, TaskSpec};
 use steward_sim::{Amount, Machine, Outcome, Phase, Program, Scenario, ScenarioFile};
 
@@ -213,28 +212,6 @@ proptest! {
         prop_assert!(sleeper.latency_ms_max * 1e6 <= QUANTUM_NS as f64, "{}", sleeper.latency_ms_max);
     }
 
-    /// And within a domain: those who use little go before the others at once, or when these have run for a
-    /// millisecond; the same where they may run on one CPU only.
-    #[test]
-    fn tasks_that_use_little_of_their_domain_wait_at_most_a_millisecond(
-        others in 1u32..60, run_us in 10u64..70, seed: u16, pinned: bool,
-    ) {
-        let (specs, _) = domains(&[(0.0, 100)]);
-        let sleepers = task("sleeper", 0, 3, &[
-            Phase::Run(Amount::Fixed(run_us * 1000)),
-            Phase::Sleep(Amount::Uniform(10 * MS, 20 * MS)),
-        ]);
-        let mut tasks = vec![task("others", 0, others, &BUSY), sleepers];
-        if pinned {
-            tasks.iter_mut().for_each(|task| task.pinned = CpuSet::of([0]));
-        }
-        let cpus = 1 + u32::from(pinned);
-        let scenario = Scenario { seed: seed.into(), ..machine(cpus, BestEffortOrder::VirtualTime, specs, tasks) };
-        let latency_ms = Machine::new(&scenario).run().task("sleeper").unwrap().latency_ms_max;
-        // Three sleepers may wake at once.
-        prop_assert!(latency_ms <= 1.25, "{latency_ms}");
-    }
-
     /// The same beside some that are held back by a limit and may weigh more. They have credit, too, each time that it
     /// is refilled: each goes first for a quantum, and until it has used as much of its share as the sleeper did when
     /// it last ran, but not for as long as its limit lasts.
@@ -265,33 +242,6 @@ proptest! {
         let most_ns = QUANTUM_NS * (1 + limited.len() as u64) + level_ns;
         let waited_ns = outcome.task("sleeper").unwrap().latency_ms_max * 1e6;
         prop_assert!(waited_ns <= most_ns as f64, "{waited_ns} ns, at most {most_ns}");
-    }
-
-    /// The same where something runs out of a reservation in the sleeper's domain, which pays for it: a film that takes
-    /// most of what the domain is due. It runs ahead of everybody, wherever its domain stands, and so does not make the
-    /// sleeper wait, which uses little of that place.
-    #[test]
-    fn who_sleeps_beside_a_reserved_task_waits_for_limited_ones_as_if_that_used_nothing(
-        run_us in 10u64..150, film_part in 0.3..0.75f64, weight in 20u32..1000, limit_ms in 5u64..30, seed: u16,
-    ) {
-        let (mut specs, _) = domains(&[(0.0, 300), (0.0, 100), (0.0, weight), (0.0, 100)]);
-        specs[2].quota = Some((limit_ms * MS, 100 * MS));
-        let limited = (limit_ms as f64 / 100.0).min(f64::from(weight) / f64::from(weight + 500));
-        let film_ns = (film_part * (1.0 - limited) / 5.0 * 40.0 * MS as f64) as u64;
-        let sleeps = [Phase::Run(Amount::Fixed(run_us * 1000)), Phase::Sleep(Amount::Fixed(10 * MS))];
-        let sleeper = task("sleeper", 3, 1, &sleeps);
-        let film = TaskSpec {
-            reservation: Some((Reservation { budget_ns: film_ns + film_ns / 10, period_ns: 30 * MS }, false)),
-            ..task("film", 3, 1, &[Phase::Run(Amount::Fixed(film_ns)), Phase::Until(40 * MS)])
-        };
-        let mut tasks: Vec<TaskSpec> = (0..3).map(|place| task(&format!("t{place}"), place, 4, &BUSY)).collect();
-        tasks.extend([sleeper, film]);
-        let scenario = Scenario { seed: seed.into(), ..machine(1, BestEffortOrder::VirtualTime, specs, tasks) };
-        let outcome = Machine::new(&scenario).run();
-        prop_assert_eq!(outcome.task("film").unwrap().frames.as_ref().unwrap().frames_late, 0);
-        let waited_ns = outcome.task("sleeper").unwrap().latency_ms_max * 1e6;
-        // What runs, the film, and one slice of those that are limited.
-        prop_assert!(waited_ns <= (2 * QUANTUM_NS + film_ns) as f64, "{waited_ns} ns, the film {film_ns}");
     }
 }
 

@@ -49,11 +49,18 @@ pub struct Settings {
     pub confirmations: u32,
     /// With the program's own use known, the first step down goes to this many times it, at least 1.
     pub headroom: f64,
+    /// At levels below its own use, which it then has from elsewhere, a quiet window takes off at least this part of
+    /// that use, 0 to 1.
+    pub lower_of_use: f64,
+    /// There the search is also over when the lowest quiet level is at most this part of its use above the highest
+    /// that complained, 0 to 1.
+    pub close_of_use: f64,
 }
 
 impl Default for Settings {
     /// Up by a half, down by a twentieth and then at most 15 % (so that the last quiet level is close), quiet for a
-    /// second; 5 minutes of memory.
+    /// second; 5 minutes of memory. What a program has from elsewhere, as its equal share beside others, is not told in
+    /// ratios of what is reserved: below its use a quarter of that at a time, to a twentieth.
     fn default() -> Self {
         Settings {
             lowest: 0.005,
@@ -67,6 +74,8 @@ impl Default for Settings {
             close: 1.12,
             confirmations: 3,
             headroom: 1.5,
+            lower_of_use: 0.25,
+            close_of_use: 0.05,
         }
     }
 }
@@ -336,12 +345,18 @@ impl Tuner {
         self.quiet = Some(self.quiet.map_or(at, |quiet| quiet.min(at)));
         let used = self.used.take();
         let complained = self.complained.map(|(level, _)| level);
-        let is_close = complained.is_some_and(|complained| at <= complained * self.settings.close);
+        // What it uses where others' shares carry some of it, so that the level is not all that it has.
+        let carried = used.filter(|used| at <= *used);
+        let apart = self.settings.close_of_use * carried.unwrap_or_default();
+        let is_close = complained
+            .is_some_and(|complained| at <= (complained * self.settings.close).max(complained + apart));
         if is_close || at <= self.settings.lowest {
             return self.confirm(now_ns, complained);
         }
         let step = self.settings.lower * f64::from(1 << self.lowered.min(8));
-        let down = at * (1.0 - step.min(self.settings.lower_most));
+        let off = (at * step.min(self.settings.lower_most))
+            .max(self.settings.lower_of_use * carried.unwrap_or_default());
+        let down = (at - off).max(self.settings.lowest);
         self.lowered += 1;
         let (level, reason) = match (complained, used) {
             // Not more than half the way to what complained.
@@ -417,6 +432,19 @@ mod tests {
             prop_assert!(trace.settled_after_ns.is_some(), "{:?}", trace.levels);
             let level = *trace.levels.last().unwrap();
             prop_assert!(level >= needed && level <= needed * 1.25, "{level} for {needed}: {:?}", trace.levels);
+        }
+
+        /// It has the rest from elsewhere: what the others leave it.
+        #[test]
+        fn a_program_that_uses_more_than_it_needs_reserved_is_settled_sooner_and_within_a_twentieth_of_its_use(
+            used in 0.02..0.6f64, part in 0.0..0.95f64, start in 0.001..1.0f64,
+        ) {
+            let needed = used * part;
+            let trace = search(Settings::default(), start, needed, Some(used));
+            prop_assert!(trace.settled_after_ns.is_some_and(|ns| ns <= 30_000_000_000), "{:?}", trace.levels);
+            let level = *trace.levels.last().unwrap();
+            let most = (needed * 1.25).max(needed + 0.06 * used).max(Settings::default().lowest);
+            prop_assert!(level >= needed && level <= most, "{level} for {needed} of {used}: {:?}", trace.levels);
         }
 
         #[test]

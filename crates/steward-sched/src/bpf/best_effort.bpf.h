@@ -669,36 +669,37 @@ static __always_inline bool preempt_on(struct domain_table *table, struct task_s
 }
 
 /*
- * One of the task's domain runs on the CPU, and has done so for too short a time to be preempted: makes the CPU choose
- * again when it may be, if that is soon. The timer is free: nobody's budget ends there.
+ * In how many nanoseconds a CPU that runs one of the task's domain, for too short a time to be preempted, may be made
+ * to choose again; PREEMPTS_NOT: not soon, or the CPU's timer is not free, because somebody's budget ends there.
  */
-static __always_inline void preempt_soon(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns)
+static __always_inline u64 preempts_in_on(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns)
 {
 	struct cpu_run *run = cpu_run_of(cpu);
 	u64 turn_ns, in_ns;
 
 	if (run->domain != t->domain || run->budget_end_ns || !may_run_on(p, cpu))
-		return;
+		return PREEMPTS_NOT;
 	turn_ns = passed_since(run->began_ns, now_ns);
 	in_ns = task_preempts_in(t->vtime, run->vtime, passed_since(run->vtime_at_ns, now_ns), turn_ns, run->weight);
-	if (in_ns == PREEMPTS_NOT)
-		return;
-	if (turn_ns + in_ns < settings.preemption_interval_ns)
+	if (in_ns != PREEMPTS_NOT && turn_ns + in_ns < settings.preemption_interval_ns)
 		in_ns = settings.preemption_interval_ns - turn_ns;
-	watch_budget(run, cpu, in_ns);
+	return in_ns;
 }
 
-/* The same as preempt_on(), on the CPU where the task was or on one of those after it. */
+/*
+ * The same as preempt_on(), on the CPU where the task was or on one of those after it. Where none is to choose again at
+ * once, the one does that may do so soonest, if that is soon.
+ */
 static __always_inline void preempt_later(struct task_struct *p, struct task_state *t, u32 cpu, u64 now_ns)
 {
 	struct domain_table *table = domains();
-	u32 cpus = settings.cpus;
+	u32 cpus = settings.cpus, soonest = cpu;
+	u64 soonest_ns = PREEMPTS_NOT;
 	int i;
 
-	if (preempt_on(table, p, t, cpu, now_ns))
-		return;
-	bpf_for(i, 1, PREEMPT_SCAN_MAX) {
+	bpf_for(i, 0, PREEMPT_SCAN_MAX) {
 		u32 candidate = cpu + i;
+		u64 in_ns;
 
 		if (i >= cpus)
 			break;
@@ -706,8 +707,14 @@ static __always_inline void preempt_later(struct task_struct *p, struct task_sta
 			candidate -= cpus;
 		if (preempt_on(table, p, t, candidate, now_ns))
 			return;
+		in_ns = preempts_in_on(p, t, candidate, now_ns);
+		if (in_ns < soonest_ns) {
+			soonest_ns = in_ns;
+			soonest = candidate;
+		}
 	}
-	preempt_soon(p, t, cpu, now_ns);
+	if (soonest_ns != PREEMPTS_NOT)
+		watch_budget(cpu_run_of(soonest), soonest, soonest_ns);
 }
 
 /* An idle CPU for the task, -1 when there is none. Idle CPUs are looked for only if one may have become idle. */

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use random::*;
 use steward_core::cpu::reservation::Reservation;
 use steward_sim::cpu::scenario::{CpuSet, DomainSpec, MachineSettings, TaskSpec};
-use steward_sim::{Amount, Phase, Scenario};
+use steward_sim::{Amount, Machine, Phase, Scenario};
 use watch::Watch;
 
 proptest! {
@@ -191,6 +191,62 @@ proptest! {
             });
         }
         Watch::new(&plain(1, seed, Vec::new(), tasks)).run(DURATION_NS)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Within a domain those who use little go before the others at once, or when these have run for a millisecond; the
+    /// same where all of them may run on one CPU only.
+    #[test]
+    fn tasks_that_use_little_of_their_domain_wait_at_most_a_millisecond(
+        cpus in 1u32..=8, others in 1u32..60, run_us in 10u64..70, seed: u16, pinned: bool,
+    ) {
+        let sleeps = [Phase::Run(Amount::Fixed(run_us * US)), Phase::Sleep(Amount::Uniform(10 * MS, 20 * MS))];
+        let mut tasks = vec![task("others", Some(0), others, &BUSY), task("sleeper", Some(0), 3, &sleeps)];
+        if pinned {
+            tasks.iter_mut().for_each(|task| task.pinned = CpuSet::of([0]));
+        }
+        // Who is new is not known to use little.
+        let scenario =
+            Scenario { warmup_ns: 2 * SECOND, ..plain(cpus, seed, vec![DomainSpec::new("all", None)], tasks) };
+        let latency_ms = Machine::new(&scenario).run().task("sleeper").unwrap().latency_ms_max;
+        // Three sleepers may wake at once.
+        prop_assert!(latency_ms <= 1.25, "{latency_ms}");
+    }
+
+    /// Something runs out of a reservation in the sleeper's domain, which pays for it: a film that takes most of what
+    /// the domain is due. It runs ahead of everybody, wherever its domain stands, and so does not make the sleeper
+    /// wait, which uses little of that place.
+    #[test]
+    fn who_sleeps_beside_a_reserved_task_waits_for_limited_ones_as_if_that_used_nothing(
+        cpus in 1u32..=8, run_us in 10u64..150, film_part in 0.3..0.75f64, weight in 20u32..1000, limit_ms in 5u64..30,
+        seed: u16,
+    ) {
+        let weights = [300, 100, weight, 100];
+        let mut domains: Vec<DomainSpec> = weights.iter().enumerate()
+            .map(|(place, weight)| DomainSpec { weight: *weight, ..DomainSpec::new(format!("d{place}"), None) })
+            .collect();
+        domains[2].quota = Some((limit_ms * MS, 100 * MS));
+        let machine = f64::from(cpus);
+        let limited = (limit_ms as f64 / 100.0).min(machine * f64::from(weight) / f64::from(weight + 500));
+        let film_ns = ((film_part * (machine - limited) / 5.0).min(0.65) * 40.0 * MS as f64) as u64;
+        let film = TaskSpec {
+            reservation: Some((Reservation { budget_ns: film_ns + film_ns / 10, period_ns: 30 * MS }, false)),
+            ..task("film", Some(3), 1, &[Phase::Run(Amount::Fixed(film_ns)), Phase::Until(40 * MS)])
+        };
+        let mut tasks: Vec<TaskSpec> =
+            (0..3).map(|place| task(&format!("t{place}"), Some(place), 4 * cpus, &BUSY)).collect();
+        let sleeps = [Phase::Run(Amount::Fixed(run_us * US)), Phase::Sleep(Amount::Fixed(10 * MS))];
+        tasks.extend([task("sleeper", Some(3), 1, &sleeps), film]);
+        // Who is new is not known to use little.
+        let scenario = Scenario { warmup_ns: 2 * SECOND, ..plain(cpus, seed, domains, tasks) };
+        let outcome = Machine::new(&scenario).run();
+        prop_assert_eq!(outcome.task("film").unwrap().frames.as_ref().unwrap().frames_late, 0);
+        let waited_ns = outcome.task("sleeper").unwrap().latency_ms_max * 1e6;
+        // What runs, the film, and one slice of those that are limited.
+        prop_assert!(waited_ns <= (2 * QUANTUM_NS + film_ns) as f64, "{waited_ns}, the film {film_ns}");
     }
 }
 

@@ -185,20 +185,23 @@ impl Scheduler {
         self.preempt_soon(k, p, cpu);
     }
 
-    /// Makes the CPU on which the task was choose again when a task of its domain has run there for long enough, if
-    /// that is soon.
+    /// Makes a CPU choose again when a task of this one's domain has run there for long enough, if that is soon: where
+    /// it is soonest of the CPUs that were looked at.
     fn preempt_soon(&mut self, k: &mut Kernel, p: TaskId, cpu: u32) {
         let TaskState { domain, vtime, .. } = self.tasks[p as usize];
-        let run = &self.cpu_runs[cpu as usize];
-        if run.domain != Some(domain) || run.budget_end_ns.is_some() || !k.task(p).may_run_on(cpu) {
-            return;
-        }
-        if let Some(in_ns) = run.preempted_in(vtime, k.now_ns) {
-            self.watch_budget(
-                k,
-                cpu,
-                in_ns.max(self.preemption_interval_ns.saturating_sub(k.now_ns - run.began_ns)),
-            );
+        let soon = |distance| {
+            let candidate = (cpu + distance) % k.cpu_count();
+            let run = &self.cpu_runs[candidate as usize];
+            if run.domain != Some(domain) || run.budget_end_ns.is_some() || !k.task(p).may_run_on(candidate) {
+                return None;
+            }
+            let least_ns = self.preemption_interval_ns.saturating_sub(k.now_ns - run.began_ns);
+            Some((run.preempted_in(vtime, k.now_ns)?.max(least_ns), candidate))
+        };
+        let soonest =
+            (0..PREEMPT_SCAN_MAX.min(k.cpu_count())).filter_map(soon).min_by_key(|(in_ns, _)| *in_ns);
+        if let Some((in_ns, candidate)) = soonest {
+            self.watch_budget(k, candidate, in_ns);
         }
     }
 
