@@ -30,9 +30,10 @@ fn measure(count: u64, busy: u64) {
     for step in 0..ROUNDS {
         let tasks: Vec<TaskSample> = (0..count).map(|tid| task(tid, busy, step)).collect();
         let busy: Vec<u32> = (0..busy as u32).collect();
-        let reading = TaskReading { tasks: &tasks, changed: Changed::At(&busy) };
+        let at_ns = (100 + step) * TENTH_NS;
+        let reading = TaskReading { at_ns, tasks: &tasks, changed: Changed::At(&busy) };
         let begin = Instant::now();
-        herald.take((100 + step) * TENTH_NS, &reading);
+        herald.take(&reading);
         take_ns.push(begin.elapsed().as_nanos());
         for (model, spent_ns) in
             [(Model::Steward, &mut steward_ns), (Model::ProportionalShare, &mut proportional_ns)]

@@ -72,6 +72,8 @@ struct Found<'r> {
     kept: usize,
     /// The indices of the records that differ from those of the read before, and of all that were not kept.
     changes: &'r [u64],
+    /// When the first was read, where the program says so, in nanoseconds of `CLOCK_MONOTONIC`.
+    at_ns: Option<u64>,
 }
 
 impl Bpf {
@@ -108,7 +110,7 @@ impl Reader {
             Reader::Filled(filled) => filled.read(known),
             Reader::Iterated(iterated) => {
                 let records = iterated.read().map_err(not_read)?;
-                Ok(Found { records, kept: 0, changes: &[] })
+                Ok(Found { records, kept: 0, changes: &[], at_ns: None })
             }
         }
     }
@@ -152,6 +154,7 @@ impl Filled {
                     records: &self.records.slice()[..tasks],
                     kept: tasks.min(pass.kept as usize),
                     changes: &self.changes.slice()[..pass.changed as usize],
+                    at_ns: Some(pass.at_ns),
                 });
             }
             // There are more tasks than room; twice as much lasts for a while.
@@ -230,10 +233,11 @@ impl Source for Bpf {
         "bpf"
     }
 
-    fn read(&mut self, _now_ns: u64) -> Result<TaskReading<'_>, TasksError> {
+    fn read(&mut self, now_ns: u64) -> Result<TaskReading<'_>, TasksError> {
         // Until all is done nothing is known.
         let mut places = std::mem::take(&mut self.places);
-        let Found { records, kept, changes } = self.reader.read(places.len() as u32)?;
+        let Found { records, kept, changes, at_ns } = self.reader.read(places.len() as u32)?;
+        let at_ns = at_ns.unwrap_or(now_ns);
         self.changed.clear();
         for index in changes.iter().map(|index| *index as usize).filter(|index| *index < kept) {
             let place = places[index];
@@ -244,7 +248,7 @@ impl Source for Bpf {
         }
         if kept == records.len() && kept == places.len() {
             self.places = places;
-            return Ok(TaskReading { tasks: &self.samples, changed: Changed::At(&self.changed) });
+            return Ok(TaskReading { at_ns, tasks: &self.samples, changed: Changed::At(&self.changed) });
         }
         // The kernel's order is that of number or age, each process with its threads.
         self.order.retain(|(_, index)| (*index as usize) < kept);
@@ -262,7 +266,7 @@ impl Source for Bpf {
             places[*index as usize] = place;
         }
         self.places = places;
-        Ok(TaskReading { tasks: &self.samples, changed: Changed::All })
+        Ok(TaskReading { at_ns, tasks: &self.samples, changed: Changed::All })
     }
 }
 

@@ -44,7 +44,8 @@ pub trait Source: Send {
     /// Its name: `bpf` or `procfs`.
     fn name(&self) -> &'static str;
 
-    /// Reads all tasks. `now_ns` is the time of `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Reads all tasks. `now_ns` is the time of `CLOCK_MONOTONIC`, in nanoseconds; a source that is told by the kernel
+    /// when it read says that.
     ///
     /// # Errors
     /// [`TasksError`]; the next reading then is one of which anything may have changed.

@@ -164,7 +164,7 @@ impl Source for Procfs {
         self.waits.retain(|tid, _| samples.binary_search_by_key(tid, |sample| sample.tid).is_ok());
         steady::correct(&self.samples, &mut samples);
         self.samples = samples;
-        Ok(TaskReading { tasks: &self.samples, changed: Changed::All })
+        Ok(TaskReading { at_ns: now_ns, tasks: &self.samples, changed: Changed::All })
     }
 }
 

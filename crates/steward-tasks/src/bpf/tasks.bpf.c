@@ -61,6 +61,8 @@ struct pass {
 	/* How many tasks there are: more than records, if they did not suffice. */
 	u32 tasks;
 	u32 changed;
+	/* When it began: whoever asked may have stood behind others since it looked at its clock. */
+	u64 at_ns;
 };
 
 char _license[] SEC("license") = "GPL";
@@ -130,6 +132,7 @@ int fill_records(struct pass *pass)
 	struct task_struct *p;
 
 	bpf_rcu_read_lock();
+	pass->at_ns = bpf_ktime_get_ns();
 	bpf_for_each(task, p, NULL, BPF_TASK_ITER_ALL_THREADS) {
 		u32 index = pass->tasks, next;
 		bool is_other;

@@ -77,6 +77,6 @@ impl Source for FakeTasks {
         let mut samples: Vec<TaskSample> = self.tasks().iter().map(|task| task.sample(now_ns)).collect();
         samples.sort_by_key(|sample| sample.tid);
         self.samples = samples;
-        Ok(TaskReading { tasks: &self.samples, changed: Changed::All })
+        Ok(TaskReading { at_ns: now_ns, tasks: &self.samples, changed: Changed::All })
     }
 }

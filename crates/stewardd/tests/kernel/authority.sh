@@ -163,7 +163,8 @@ ulimit -n 8192
 ulimit -u 16000
 echo 16000 >/proc/sys/kernel/threads-max
 export BESIEGED_ROUNDS=200
-besieged forecasts events monitor files
+ifconfig lo up
+besieged forecasts events monitor files subordinates clients complaints metrics-130
 
 section stopped
 stop_daemon

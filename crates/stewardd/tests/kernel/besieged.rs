@@ -16,11 +16,15 @@ pub fn machine() -> MachineConfig {
     MachineConfig { icount_shift: Some(1), ..counted(MachineConfig::default().memory_mib) }
 }
 
+/// What the user who means ill does, one after the other.
+const SCENARIOS: [&str; 8] =
+    ["forecasts", "events", "monitor", "files", "subordinates", "clients", "complaints", "metrics-130"];
+
 /// Holds what `besieged` has printed of these scenarios against the goal.
-pub fn goal_is_kept(told: &Transcript, scenarios: &[&str]) {
+pub fn goal_is_kept(told: &Transcript) {
     let text = told.text("besieged");
     println!("{text}");
-    for scenario in scenarios {
+    for scenario in SCENARIOS {
         let begin = text.find(&format!("{scenario}: ")).unwrap_or_else(|| panic!("no {scenario}:\n{text}"));
         let of_scenario = &text[begin..];
         let number = |name: &str| -> f64 {
@@ -33,5 +37,9 @@ pub fn goal_is_kept(told: &Transcript, scenarios: &[&str]) {
         for name in ["VmHWM: ", "VmRSS: "] {
             assert!(number(name) < MEMORY_MAX_KIB, "{scenario}: {name}{} kB", number(name));
         }
+    }
+    for kept in ["root's monitor: kept", "another user's complaints: kept", "60 times the metrics, 0 failed"]
+    {
+        assert!(text.contains(kept), "not {kept:?}:\n{text}");
     }
 }

@@ -104,7 +104,8 @@ impl Herald {
 
     /// The same with what a source has read, which knows what of it has changed. Every reading of a source has to come
     /// here, or go to [`Herald::observe`], for what it says about changes to hold.
-    pub fn take(&mut self, at_ns: u64, reading: &TaskReading<'_>) {
+    pub fn take(&mut self, reading: &TaskReading<'_>) {
+        let at_ns = reading.at_ns;
         let places = match reading.changed {
             Changed::At(places) if reading.tasks.len() == self.tasks.len() => places,
             _ => return self.observe(at_ns, reading.tasks.to_vec()),

@@ -48,6 +48,9 @@ pub struct TaskSample {
 /// All tasks of the machine as a source read them.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskReading<'r> {
+    /// When the first of them was read, in nanoseconds of `CLOCK_MONOTONIC`: what a reader stands behind others before
+    /// it reads is no part of what it counts.
+    pub at_ns: u64,
     /// Ordered by thread id.
     pub tasks: &'r [TaskSample],
     /// What of it is new.

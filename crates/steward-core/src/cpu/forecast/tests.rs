@@ -597,7 +597,7 @@ mod properties {
                 let at_ns = 100 * SECOND_NS + tenth as u64 * SECOND_NS / 10;
                 // Other tasks come and go, so that now all are read and now what has changed.
                 let others = if tenth % 7 == 0 { vec![now, task(2)] } else { vec![now] };
-                herald.take(at_ns, &TaskReading { tasks: &others, changed: Changed::At(&[0]) });
+                herald.take(&TaskReading { at_ns, tasks: &others, changed: Changed::At(&[0]) });
                 let began = tenth.saturating_sub(10);
                 let report = herald.forecasts(Model::Steward, 4, &[domain(ROOT, 0)]);
                 let expected_ms = (run_ns - counted[began]) as f64 / 1e6;
@@ -691,7 +691,7 @@ mod properties {
                 places.extend((0..).zip(&tasks).filter(|(_, task)| task.runnable).map(|(place, _)| place));
                 places.sort_unstable();
                 places.dedup();
-                told.take(at_ns, &TaskReading { tasks: &tasks, changed: Changed::At(&places) });
+                told.take(&TaskReading { at_ns, tasks: &tasks, changed: Changed::At(&places) });
                 untold.observe(at_ns, tasks.clone());
                 let reserved = [(tasks[0].tid, 0.3), (99, 0.5)];
                 told.set_reserved(reserved.into_iter());

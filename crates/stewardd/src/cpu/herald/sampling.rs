@@ -81,7 +81,7 @@ impl Daemon {
             // First, so that nobody else has the tasks that are changed.
             *outlook = None;
             *texts = OutlookTexts::default();
-            herald.take(now_ns, &reading);
+            herald.take(&reading);
             herald.set_reserved(reserved.into_iter());
             // Without it what ended tasks used looks idle.
             if let Some(idle_ns) = idle.as_ref().and_then(|idle| idle.idle_ns().ok()) {
