@@ -49,17 +49,18 @@ pub struct Settings {
     pub confirmations: u32,
     /// With the program's own use known, the first step down goes to this many times it, at least 1.
     pub headroom: f64,
-    /// From there on down a quiet window takes off at least this part of its own use, 0 to 1.
+    /// At levels below its own use, which it then has from elsewhere, a quiet window takes off at least this part of
+    /// that use, 0 to 1.
     pub lower_of_use: f64,
-    /// At levels below its own use, which it then has from elsewhere, the search is also over when the lowest quiet
-    /// level is at most this part of that use above the highest that complained, 0 to 1.
+    /// There the search is also over when the lowest quiet level is at most this part of its use above the highest
+    /// that complained, 0 to 1.
     pub close_of_use: f64,
 }
 
 impl Default for Settings {
     /// Up by a half, down by a twentieth and then at most 15 % (so that the last quiet level is close), quiet for a
     /// second; 5 minutes of memory. What a program has from elsewhere, as its equal share beside others, is not told in
-    /// ratios of what is reserved: near its use and below it goes down by a quarter of that, to a twentieth of it.
+    /// ratios of what is reserved: below its use a quarter of that at a time, to a twentieth.
     fn default() -> Self {
         Settings {
             lowest: 0.005,
@@ -344,17 +345,18 @@ impl Tuner {
         self.quiet = Some(self.quiet.map_or(at, |quiet| quiet.min(at)));
         let used = self.used.take();
         let complained = self.complained.map(|(level, _)| level);
-        let up_to = |times: f64| used.filter(|used| at <= used * times).unwrap_or_default();
-        // Below its use others' shares carry some of it, so that the level is not all that it has.
-        let apart = self.settings.close_of_use * up_to(1.0);
+        // What it uses where others' shares carry some of it, so that the level is not all that it has.
+        let carried = used.filter(|used| at <= *used);
+        let apart = self.settings.close_of_use * carried.unwrap_or_default();
         let is_close = complained
             .is_some_and(|complained| at <= (complained * self.settings.close).max(complained + apart));
         if is_close || at <= self.settings.lowest {
             return self.confirm(now_ns, complained);
         }
         let step = self.settings.lower * f64::from(1 << self.lowered.min(8));
-        let of_use = self.settings.lower_of_use * up_to(self.settings.headroom);
-        let down = (at - of_use.max(at * step.min(self.settings.lower_most))).max(self.settings.lowest);
+        let off = (at * step.min(self.settings.lower_most))
+            .max(self.settings.lower_of_use * carried.unwrap_or_default());
+        let down = (at - off).max(self.settings.lowest);
         self.lowered += 1;
         let (level, reason) = match (complained, used) {
             // Not more than half the way to what complained.
